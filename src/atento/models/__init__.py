@@ -1,0 +1,1 @@
+"""Models: a config, the modules built from it, generation, and their files."""

@@ -1,0 +1,1 @@
+"""Drawing only: one self-contained page of plain arrays, tables and text."""

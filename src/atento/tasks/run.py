@@ -1,0 +1,200 @@
+"""A run: a folder with all that a training left, and what can be done with it."""
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from atento.data.corpus import Corpus, corpus
+from atento.data.text import split
+from atento.data.tokenizers import Characters, Tokenizer, load_tokenizer
+from atento.errors import UserError
+from atento.models.choose import Sampling
+from atento.models.config import ModelConfig
+from atento.models.decoder import Decoder
+from atento.models.generate import generate_several
+from atento.models.storage import load_model, read_json
+from atento.tasks.language import perplexity, validation_loss
+from atento.tasks.recipe import Recipe
+from atento.tasks.speech import Speech, spoken
+from atento.training.device import device_here
+from atento.training.loop import read_metrics
+
+__all__ = ["ENVIRONMENT", "RECIPE", "TOKENIZER", "Run", "load"]
+
+RECIPE, ENVIRONMENT, TOKENIZER = "recipe.toml", "env.json", "tokenizer.json"
+WARMTH = 0.8  # the temperature of samples: a little more careful than as learned
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model, its tokenizer, its recipe (None for a bare model folder), its metrics."""
+
+    folder: Path
+    model: Decoder
+    config: ModelConfig
+    tokenizer: Tokenizer
+    recipe: Recipe | None
+    metrics: list[dict[str, float]]
+
+    def encode(self, text: str) -> Tensor:  # Int[1, N]
+        """A text as the model takes it."""
+        tokens = torch.from_numpy(self.tokenizer.encode(text).copy())
+        return tokens[None].to(next(self.model.parameters()).device)
+
+    def sample(  # long: the options of `atento sample`, by the same names
+        self,
+        prompt: str = "",
+        tokens: int = 200,
+        *,
+        temperature: float = WARMTH,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        repetition: float = 1.0,
+        seed: int | None = None,
+        stop: str | Sequence[str] = (),
+    ) -> str:
+        """The prompt, and what the model says next, up to a stop string, which is left out."""
+        how = Sampling(
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repetition=repetition,
+            seed=seed,
+        )
+        return prompt + "".join(self.stream(prompt, tokens, how, stop=stop))
+
+    def samples(
+        self,
+        count: int,
+        prompt: str = "",
+        tokens: int = 200,
+        how: Sampling | None = None,
+        *,
+        stop: str | Sequence[str] = (),
+    ) -> list[str]:
+        """Several samples, made as one batch; the one at n is that of the seed + n alone."""
+        said = [prompt] * count
+        for pieces in self.streams(count, prompt, tokens, how, stop=stop):
+            said = [text + piece for text, piece in zip(said, pieces, strict=True)]
+        return said
+
+    def stream(
+        self,
+        prompt: str = "",
+        tokens: int = 200,
+        how: Sampling | None = None,
+        *,
+        stop: str | Sequence[str] = (),
+        slide: bool = True,
+    ) -> Iterator[str]:
+        """What follows the prompt, as it is said; without a prompt, what follows a line's end."""
+        several = self.streams(1, prompt, tokens, how, stop=stop, slide=slide)
+        return (piece for (piece,) in several)
+
+    def streams(
+        self,
+        count: int,
+        prompt: str = "",
+        tokens: int = 200,
+        how: Sampling | None = None,
+        *,
+        stop: str | Sequence[str] = (),
+        slide: bool = True,
+    ) -> Iterator[list[str]]:
+        """What each of several samples says next, at each step; what stopped says nothing more."""
+        how = how or Sampling(temperature=WARMTH)
+        how = replace(how, never=(*how.never, self.tokenizer.pad))
+        start = self.encode(prompt)[0] if prompt else self._beginning()
+        said = generate_several(self.model, start, tokens, how, samples=count, slide=slide)
+        decode = self.tokenizer.decode
+        return spoken(said, [Speech(decode, start.tolist(), stop) for _ in range(count)])
+
+    def _beginning(self) -> Tensor:  # Int[1]
+        """The token that a text without a prompt follows: a line's end, a space, or the first."""
+        for start in ("\n", " "):
+            with contextlib.suppress(UserError):
+                return self.encode(start)[0]
+        return torch.tensor([1])
+
+    def evaluate(self) -> dict[str, float]:
+        """How well the saved model foretells the whole validation split of the run's own text.
+
+        `val_loss`, `perplexity`, `bits_per_character` (`bits_per_token` where tokens are not
+        characters), and `context` and `val_tokens`: how many tokens were seen at once, and judged.
+        """
+        if self.recipe is None:
+            raise UserError(
+                f"{str(self.folder)!r} holds a model but no {RECIPE}, which says what it was "
+                "trained on. Evaluate the folder of its run."
+            )
+        held = corpus(self.recipe.data, tokenizer=self.tokenizer)
+        check_source(self.folder, held)
+        _, validation = split(held.tokens, self.config.context)
+        loss = validation_loss(self.model, validation, self.config.context)
+        unit = "character" if isinstance(self.tokenizer, Characters) else "token"
+        return {
+            "val_loss": loss,
+            "perplexity": perplexity(loss),
+            f"bits_per_{unit}": loss / math.log(2),
+            "context": self.config.context,
+            "val_tokens": len(validation) - 1,
+        }
+
+    def __repr__(self) -> str:
+        """As in `Run('runs/a-1', decoder of 412,800 parameters, 1,200 steps, val_loss 2.0023)`."""
+        parts = [
+            repr(str(self.folder)),
+            f"{self.config.kind} of {sum(p.numel() for p in self.model.parameters()):,} parameters",
+        ]
+        if self.metrics:
+            best = min(self.metrics, key=lambda record: record["val_loss"])
+            parts += [f"{self.metrics[-1]['step']:,} steps", f"val_loss {best['val_loss']:.4f}"]
+        return f"Run({', '.join(parts)})"
+
+
+def load(folder: str | Path) -> Run:
+    """The run of a folder, or a bare folder with config.json, model.safetensors, tokenizer.json."""
+    home = Path(folder).expanduser()
+    if not home.is_dir():
+        raise UserError(
+            f"run must be a folder that `atento train` wrote; there is no {str(home)!r}."
+        )
+    if (home / RECIPE).is_file() and not (home / "model.safetensors").is_file():
+        raise UserError(
+            f"{str(home)!r} holds no model yet: its training stopped before the first evaluation. "
+            f"Go on with: atento train {home / RECIPE} --out {home} --resume"
+        )
+    model, config = load_model(home, str(device_here()))
+    if not isinstance(model, Decoder):
+        raise UserError(
+            f"{str(home)!r} must hold a decoder, which foretells the next token; it holds an "
+            f"{config.kind}. Load its model alone: atento.models.storage.load_model."
+        )
+    tokenizer = home / TOKENIZER
+    if not tokenizer.is_file():
+        raise UserError(f"{str(home)!r} must hold {TOKENIZER}; it does not. Copy it there too.")
+    held = load_tokenizer(tokenizer)
+    if len(held) != config.vocabulary:
+        raise UserError(
+            f"{tokenizer} has {len(held)} tokens, and the model {config.vocabulary}: they do "
+            "not belong together."
+        )
+    recipe = Recipe.read(str(home / RECIPE)) if (home / RECIPE).is_file() else None
+    return Run(home, model, config, held, recipe, read_metrics(home))
+
+
+def check_source(folder: Path, text: Corpus) -> None:
+    """Refuses a text that is no longer the one a run began with."""
+    began = read_json(folder / ENVIRONMENT).get("source")
+    if began != text.sha256:
+        raise UserError(
+            f"data.source {text.source!r} must be what {folder} was trained on; its content has "
+            "changed since. Bring the old text back, or begin a new run."
+        )

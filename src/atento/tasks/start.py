@@ -1,0 +1,257 @@
+"""`train`: from a recipe to a run."""
+
+import json
+import platform
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from atento import __version__
+from atento.data.corpus import Corpus, corpus
+from atento.data.ngrams import SMOOTHING
+from atento.data.sources import absolute
+from atento.data.tokenizers import load_tokenizer
+from atento.errors import UserError
+from atento.models.format import MARK
+from atento.models.storage import read_json, write
+from atento.tasks.language import Language, language
+from atento.tasks.recipe import Recipe
+from atento.tasks.rehearse import Rehearsal, rehearse
+from atento.tasks.run import ENVIRONMENT, RECIPE, TOKENIZER, Run, check_source, load
+from atento.training.checkpoint import latest, step_of
+from atento.training.device import device_here, device_name
+from atento.training.lock import locked
+from atento.training.loop import fit
+from atento.training.precision import precision_for
+from atento.training.progress import progress
+
+__all__ = ["dry_run", "next_folder", "train"]
+
+
+def train(
+    recipe: str | Path | Recipe,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    resume_previous: bool = False,
+    quiet: bool = False,
+    **options: Any,
+) -> Run:
+    """Trains a recipe, a recipe's name or a TOML file, and returns the run.
+
+    Options are those of the command line: dotted (`**{"train.steps": 500}`), or the last part where
+    that is unique (`steps=500`). `out` is a new folder, runs/NAME-N unless given; with `resume` it
+    is a run that goes on from its last checkpoint, and with `resume_previous` from the last whole
+    one, where that is damaged. What a user can mend is a `UserError`, raised
+    before anything is written.
+    """
+    going_on = resume or resume_previous
+    plan = _resumed(recipe, out, options) if going_on else _begun(recipe, out, options)
+    tell = progress(quiet)
+    device = device_here()
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        task = _task(plan, device)
+        with _own_folder(plan.folder):
+            _prepare(plan, task, device)
+            tell.say(_header(plan, task, device))
+            for line in (*plan.text.survey.sentences(), _stand_beside(task)):
+                tell.say(line)
+            try:
+                train_settings, sha = plan.recipe.train, plan.text.sha256
+                fit(task, train_settings, plan.folder, sha, tell, resume_previous=resume_previous)
+            except KeyboardInterrupt:
+                tell.say(_stopped(plan))
+                raise
+    return load(plan.folder)
+
+
+def _stopped(plan: "_Plan") -> str:
+    again = f"atento train {shlex.quote(plan.name)} --out {shlex.quote(str(plan.folder))} --resume"
+    checkpoint = latest(plan.folder)
+    if checkpoint is None:
+        return f"Stopped before anything was saved. To begin again: {again}"
+    return f"Stopped; saved in {plan.folder} at step {step_of(checkpoint)}. To go on: {again}"
+
+
+def dry_run(
+    recipe: str | Path | Recipe,
+    *,
+    out: str | Path | None = None,
+    **options: Any,  # kwargs: those of train
+) -> tuple[Rehearsal, Path, str]:
+    """What `train` would do, where, and on which device; `out` is left as it is.
+
+    Three steps are measured, after a first one.
+    Claim: test_rehearse.py::test_a_dry_run_writes_nothing
+    """
+    plan = _begun(recipe, out, options)
+    device = device_here()
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        measured = rehearse(_task(plan, device), plan.recipe.train)
+    return measured, plan.folder, device_name(device)
+
+
+def _task(plan: "_Plan", device: torch.device) -> Language:
+    """What is to be learned, with weights drawn by the recipe's seed."""
+    settings = plan.recipe.train
+    torch.manual_seed(settings.seed)
+    return language(plan.text, plan.recipe.model, settings.batch, settings.seed, device)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    name: str
+    recipe: Recipe
+    folder: Path
+    text: Corpus
+    resumed: bool
+
+
+def _begun(recipe: str | Path | Recipe, out: str | Path | None, options: dict[str, Any]) -> _Plan:
+    name, base = _named(recipe)
+    whole = base.with_options(options)
+    folder = next_folder(name) if out is None else Path(out).expanduser()
+    if (folder / RECIPE).exists():
+        raise UserError(
+            f"out must be a new folder; {str(folder)!r} holds a run. Add --resume to go on with "
+            "it, or name another --out."
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"out must be a new or empty folder; {str(folder)!r} is not. Name another.")
+    text = corpus(whole.data)
+    # The recipe of a run must mean the same from any folder.
+    whole = replace(whole, data=replace(whole.data, source=text.source))
+    return _Plan(name, whole, folder, text, False)
+
+
+def _resumed(recipe: str | Path | Recipe, out: str | Path | None, options: dict[str, Any]) -> _Plan:
+    name, base = _named(recipe)
+    folder = _last(name) if out is None else Path(out).expanduser()
+    if not (folder / RECIPE).is_file():
+        raise UserError(
+            f"out must be a run to resume; {str(folder)!r} has no {RECIPE}. Leave out --resume to "
+            "begin one."
+        )
+    held = Recipe.read(str(folder / RECIPE))
+    began = read_json(folder / ENVIRONMENT).get("recipe")
+    if name not in (began, "recipe"):
+        raise UserError(
+            f"recipe must be {began!r}, as {str(folder)!r} began; got {name!r}. Name that one, or "
+            "another --out."
+        )
+    # A Recipe says every option; of a name or a file, which may have changed since, the run's wins.
+    given = base.with_options(options).flat() if isinstance(recipe, Recipe) else dict(options)
+    for key in {"data.source", "source"} & given.keys():
+        given[key] = absolute(given[key])
+    wanted = held.with_options(given)
+    for option, value in wanted.flat().items():
+        before = held.flat()[option]
+        if value != before and not (option == "train.steps" and value > before):
+            raise UserError(
+                f"--{option} must stay {before!r}, as {str(folder)!r} began; got {value!r}. Leave "
+                "it out, or begin a new run. Only --train.steps may grow."
+            )
+    text = corpus(wanted.data, tokenizer=load_tokenizer(folder / TOKENIZER))
+    check_source(folder, text)
+    return _Plan(name, wanted, folder, text, True)
+
+
+def _named(recipe: str | Path | Recipe) -> tuple[str, Recipe]:
+    """The recipe, and the name that its runs go by."""
+    if isinstance(recipe, Recipe):
+        return "run", recipe
+    return Path(recipe).stem, Recipe.read(str(recipe))
+
+
+def _runs(name: str) -> list[int]:
+    """The numbers N of the folders runs/NAME-N."""
+    pattern = re.compile(rf"{re.escape(name)}-(\d+)")
+    found = [pattern.fullmatch(entry.name) for entry in Path("runs").glob("*")]
+    return sorted(int(match[1]) for match in found if match)
+
+
+def next_folder(name: str) -> Path:
+    """The next free runs/NAME-N."""
+    return Path("runs") / f"{name}-{max(_runs(name), default=0) + 1}"
+
+
+def _last(name: str) -> Path:
+    numbers = _runs(name)
+    if not numbers:
+        raise UserError(
+            f"--resume needs a run; there is none in runs/{name}-N. Name it with --out."
+        )
+    return Path("runs") / f"{name}-{numbers[-1]}"
+
+
+@contextmanager
+def _own_folder(folder: Path) -> Iterator[None]:
+    """The run's folder, made, and locked against a second writer."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    with locked(folder):
+        yield
+
+
+def _unwritable(folder: Path, error: OSError) -> UserError:
+    return UserError(
+        f"out must be a folder that can be written; {str(folder)!r} cannot ({error.strerror}). "
+        "Name another with --out."
+    )
+
+
+def _prepare(plan: _Plan, task: Language, device: torch.device) -> None:
+    """Writes what a run's folder holds before its first step."""
+    environment = MARK | {
+        "recipe": plan.name,
+        "source": plan.text.sha256,
+        "atento": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "device": device_name(device),
+        "parameters": _parameters(task),
+        "precision": precision_for(plan.recipe.train.precision, task.model),
+    }
+    try:
+        if not plan.resumed:
+            content = json.dumps(environment, indent=1, ensure_ascii=False) + "\n"
+            write(plan.folder / ENVIRONMENT, content.encode())
+            write(plan.folder / TOKENIZER, task.tokenizer.to_json().encode())
+        # Last: a folder is a run once it has its recipe.
+        write(plan.folder / RECIPE, plan.recipe.to_toml().encode())
+    except OSError as error:
+        raise _unwritable(plan.folder, error) from error
+
+
+def _header(plan: _Plan, task: Language, device: torch.device) -> str:
+    checkpoint = latest(plan.folder)
+    going_on = ""
+    if checkpoint and step_of(checkpoint) >= plan.recipe.train.steps:
+        going_on = f", finished after {step_of(checkpoint)} steps (more: --train.steps N)"
+    elif checkpoint:
+        going_on = f", going on after step {step_of(checkpoint)}"
+    precision = precision_for(plan.recipe.train.precision, task.model)
+    return (
+        f"{plan.folder}{going_on}: {device_name(device)} · {precision} · {_parameters(task):,} "
+        f"parameters · vocabulary {len(task.tokenizer)} · {len(task.training):,} training and "
+        f"{len(task.validation):,} validation tokens"
+    )
+
+
+def _stand_beside(task: Language) -> str:
+    """The losses that every loss of this run stands beside."""
+    found = "  ".join(f"{name} {loss:.4f}" for name, loss in task.baselines().items())
+    return f"validation loss of {found} ({SMOOTHING})"
+
+
+def _parameters(task: Language) -> int:
+    return sum(p.numel() for p in task.model.parameters())

@@ -1,0 +1,1 @@
+"""Training: what a task offers, the loop, its optimizer, schedule and checkpoints."""

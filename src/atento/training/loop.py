@@ -1,0 +1,235 @@
+"""The loop: steps, records, the best model, checkpoints."""
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.optim import Optimizer
+
+from atento.errors import UserError
+from atento.models.storage import write
+from atento.training.average import Average
+from atento.training.checkpoint import State, latest, load_latest, save_checkpoint
+from atento.training.config import Train
+from atento.training.interrupt import interruptible
+from atento.training.lock import locked
+from atento.training.optim import optimizers, set_rates
+from atento.training.precision import autocast, precision_for
+from atento.training.progress import Progress
+from atento.training.recompute import recomputed
+from atento.training.schedule import rate_at
+from atento.training.task import Task
+from atento.training.watch import LOOK, Bad, Watch
+
+__all__ = ["METRICS", "fit", "read_metrics"]
+
+METRICS = "metrics.jsonl"
+
+
+def fit(
+    task: Task,
+    config: Train,
+    folder: Path,
+    source: str,
+    progress: Progress,
+    *,
+    resume_previous: bool = False,
+) -> State:
+    """Trains to the last step, from the folder's last checkpoint if it has one.
+
+    Ctrl-C and SIGTERM save a checkpoint, then interrupt. Stopping and going on gives the same
+    numbers, bit for bit on one CPU. Where the last checkpoint is damaged, `resume_previous` goes on
+    from the one before it, and says so; otherwise that is an error. The folder is locked meanwhile.
+    Claim: test_resume.py::test_resuming_is_bit_identical_to_never_stopping
+    Claim: test_killed.py::test_killed_at_any_moment_and_resumed_ends_with_the_same_bits
+    """
+    with locked(folder), recomputed(task.model, config.recompute):
+        loop = _Loop.begun(task, config, folder, source, progress, resume_previous)
+        progress.begin(loop.state.step, config.steps)
+        try:
+            with interruptible() as interrupt:
+                while not loop.done:
+                    loop.step()
+                    step = loop.state.step
+                    if step == config.steps or step % config.evaluate_every == 0:
+                        loop.record()
+                    if loop.done or step % config.checkpoint_every == 0 or interrupt.asked:
+                        loop.save()
+                    if interrupt.asked and not loop.done:
+                        raise KeyboardInterrupt
+        finally:
+            progress.end()
+        if loop.state.step < config.steps:
+            progress.say(f"Stopped early: {loop.state.stale} evaluations without a better one.")
+    return loop.state
+
+
+def read_metrics(folder: Path) -> list[dict[str, float]]:
+    """The records of a run; a last line that was cut off is left out."""
+    try:
+        lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    records = []
+    for line in lines:
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            break
+    return records
+
+
+@dataclass
+class _Loop:
+    task: Task
+    config: Train
+    folder: Path
+    progress: Progress
+    held: list[Optimizer]
+    average: Average
+    total: Tensor  # of the losses since the last record, on the device: reading it would wait
+    watch: Watch
+    state: State
+    seconds: float  # of training, before this process
+    started: float
+
+    @classmethod
+    def begun(
+        cls,
+        task: Task,
+        config: Train,
+        folder: Path,
+        source: str,
+        progress: Progress,
+        resume_previous: bool,
+    ) -> "_Loop":
+        model = task.model
+        held, average = optimizers(model, config), Average(model, config.ema)
+        device = next(model.parameters()).device
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        extra = _extra(total, average)
+        tell = progress.say if resume_previous else None
+        state = load_latest(folder, model, held, extra, tell)
+        if state is None:
+            state = State(source=source, precision=precision_for(config.precision, model))
+        if state.source != source:
+            raise UserError(
+                "data.source must be what the run began with; its content has changed since. "
+                "Bring the old text back, or begin a new run."
+            )
+        kept = [r for r in read_metrics(folder) if r["step"] <= state.step]
+        with _disk(folder):
+            write(folder / METRICS, "".join(json.dumps(r) + "\n" for r in kept).encode())
+        seconds, now = (kept[-1]["seconds"] if kept else 0.0), time.monotonic()
+        watch = Watch(device)
+        return cls(task, config, folder, progress, held, average, total, watch, state, seconds, now)
+
+    @property
+    def done(self) -> bool:
+        patience = self.config.patience
+        tired = patience > 0 and self.state.stale >= patience
+        return tired or self.state.step >= self.config.steps
+
+    def step(self) -> None:
+        parameters, config = list(self.task.model.parameters()), self.config
+        self.task.model.train()
+        set_rates(self.held, self.state.step, config)
+        loss = self.backward()
+        norm = get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if config.clip:
+            clip_grads_with_norm_(parameters, config.clip, norm)
+        for optimizer in self.held:
+            optimizer.step()
+            optimizer.zero_grad()
+        self.total += loss
+        step = self.state.step + 1
+        self.state = replace(self.state, step=step, losses=self.state.losses + 1)
+        self.average.update(step)
+        self.watch.note(step, loss, norm)
+        if step % LOOK == 0:
+            self.check()
+        self.progress.step()
+
+    def backward(self) -> Tensor:
+        """The mean loss of the step's batches, whose gradients are summed into their mean."""
+        count, losses = self.config.accumulate, []
+        for n in range(count):
+            with autocast(self.state.precision, self.total.device):
+                loss = self.task.loss(self.state.step * count + n)
+            (loss / count).backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach())
+        return torch.stack(losses).mean()
+
+    def record(self) -> None:
+        """Measures, appends to metrics.jsonl, and keeps the model if it is the best yet."""
+        self.check()
+        with self.average.in_place():
+            metrics = self.task.evaluate()
+            step, value = self.state.step, metrics["val_loss"]
+            if not math.isfinite(value):
+                raise self.diverged("val_loss", Bad(step, value, self.watch.norm))
+            self.write_record(metrics)
+            if value < self.state.best:
+                with _disk(self.folder):
+                    self.task.save(self.folder)
+                self.state = replace(self.state, best=value, stale=0)
+            else:
+                self.state = replace(self.state, stale=self.state.stale + 1)
+        self.total.zero_()
+        self.state = replace(self.state, losses=0)
+
+    def write_record(self, metrics: dict[str, float]) -> None:
+        step, train_loss = self.state.step, float(self.total) / self.state.losses
+        seconds = round(self.seconds + time.monotonic() - self.started, 3)
+        record = {"step": step, "train_loss": train_loss, **metrics, "seconds": seconds}
+        with _disk(self.folder), (self.folder / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        numbers = "  ".join(f"{k} {v:.4f}" for k, v in record.items() if k.endswith("loss"))
+        self.progress.record(f"step {step}/{self.config.steps}  {numbers}  {seconds:.0f} s")
+
+    def save(self) -> None:
+        self.check()
+        extra = _extra(self.total, self.average)
+        with _disk(self.folder):
+            save_checkpoint(self.folder, self.state, self.task.model, self.held, extra)
+
+    def check(self) -> None:
+        """Stops where a loss or a gradient since the last look was no number."""
+        if bad := self.watch.look():
+            raise self.diverged(bad.name, bad)
+
+    def diverged(self, name: str, bad: Bad) -> UserError:
+        option = "muon_rate" if self.config.optimizer == "muon" else "rate"
+        highest = getattr(self.config, option)
+        rate = rate_at(bad.step - 1, self.config, highest)
+        return UserError(
+            f"{name} is no longer a number at step {bad.step}, with learning rate {rate:.3g} and "
+            f"gradient norm {bad.norm:.3g}: training has diverged. Try a lower rate in a new run, "
+            f"--train.{option} {highest / 3:.2g} instead of {highest:g}; what {self.folder} holds "
+            "is from before."
+        )
+
+
+def _extra(total: Tensor, average: Average) -> dict[str, Tensor]:
+    return {"total": total} | {f"average.{name}": x for name, x in average.tensors.items()}
+
+
+@contextmanager
+def _disk(folder: Path) -> Iterator[None]:
+    """Says in one sentence that a disk is full or gone; what was saved is not touched."""
+    try:
+        yield
+    except OSError as error:
+        last = latest(folder)
+        kept = f"{last.name} is whole" if last else "there is no checkpoint yet"
+        raise UserError(
+            f"{folder} cannot be written ({error.strerror}). What was saved stays: {kept}. Make "
+            "room, and go on with --resume."
+        ) from error

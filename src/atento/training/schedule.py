@@ -1,0 +1,31 @@
+"""The learning rate of each step."""
+
+import math
+
+from atento.training.config import Train
+
+__all__ = ["rate_at"]
+
+
+def rate_at(step: int, config: Train, highest: float | None = None) -> float:
+    """A straight rise over the warmup to the rate, then what the schedule says.
+
+    cosine: half a cosine, and linear: a straight line, down to floor · rate at the last step;
+    constant: the rate. Steps count from 0, so that the step numbered `warmup` is the first after
+    the rise. The warmup takes a fifth of the steps at most. `highest` stands for the rate.
+    Ref: Loshchilov and Hutter 2017, arXiv:1608.03983, equation 5 (cosine).
+    Claim: test_schedule.py::test_the_peak_is_exactly_at_the_end_of_the_warmup
+    """
+    rate = config.rate if highest is None else highest
+    warmup = min(config.warmup, config.steps // 5)
+    if step < warmup:
+        return rate * (step + 1) / warmup
+    done = min((step - warmup) / max(1, config.steps - 1 - warmup), 1.0)
+    match config.schedule:
+        case "cosine":
+            left = (1 + math.cos(math.pi * done)) / 2
+        case "linear":
+            left = 1 - done
+        case _:
+            return rate
+    return rate * (config.floor + (1 - config.floor) * left)

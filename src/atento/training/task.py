@@ -1,0 +1,30 @@
+"""What the loop asks of a task."""
+
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor, nn
+
+__all__ = ["Task"]
+
+
+class Task(Protocol):
+    """A model, what it is to learn, and how well it does."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    def loss(self, step: int) -> Tensor:
+        """The loss of a batch, with a graph behind it; the batch follows from the number.
+
+        It is the step's, from 0; where a step accumulates A batches, A · step + 0 … A − 1.
+        """
+        ...
+
+    def evaluate(self) -> dict[str, float]:
+        """Metrics of the validation split, `val_loss` among them; no generator is touched."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Writes the model as it is now, for `atento.load`."""
+        ...
