@@ -1,0 +1,1 @@
+"""Looking inside models: what heads attend to, and what is lost without them."""
