@@ -1,6 +1,7 @@
 """A config's every word is in the model that is built from it."""
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from atento.core.rotary import Rotary
 from atento.errors import UserError
 from atento.layers.attention import Attention
 from atento.layers.feedforward import FeedForward
-from atento.models.build import build
+from atento.models.build import build, drawing_words
 from atento.models.config import ModelConfig
 from models.plain import opinionated, plain_logits
 
@@ -91,6 +92,16 @@ def test_the_defaults_draw_the_same_weights_as_ever() -> None:
                 assert torch.equal(drawn.pop(f"blocks.{n}.{name}.{key}"), expected)
     assert all(".norm." in f".{name}" for name in drawn)  # ones and zeros
     assert all(torch.equal(x, torch.full_like(x, k.endswith("weight"))) for k, x in drawn.items())
+
+
+def test_weights_begin_as_is_said() -> None:
+    config = ModelConfig(vocabulary=109, layers=3, width=120)
+    first, last = map(float, re.findall(r"0\.\d+", drawing_words(config)))
+    weights = {k: w for k, w in build(config).state_dict().items() if w.dim() == 2}
+    ends = {k for k in weights if k.endswith(("attention.out.weight", "down.weight"))}
+    assert len(ends) == 6
+    for name, weight in weights.items():
+        assert weight.std().item() == pytest.approx(last if name in ends else first, rel=0.06)
 
 
 def test_yarn_is_told_the_factor_and_the_trained_context() -> None:

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from atento.errors import UserError
 from atento.models.build import build
 from atento.models.config import ModelConfig
-from atento.tasks.describe import describe, described, mask_picture, mask_words
+from atento.tasks.describe import describe, described, flat, mask_picture, mask_words
 
 SMALL = ModelConfig(width=24, layers=3, heads=2, context=16, vocabulary=37)
 KINDS = [
@@ -66,6 +66,22 @@ def test_lecture_003_by_hand() -> None:
     assert made.weights_bytes == 4 * made.parameters.total
     assert made.cache_bytes == 4 * 2 * 2 * 128 * 16
     assert made.training_bytes == 16 * made.parameters.total + made.activations_bytes
+
+
+def test_both_counts_stand_beside_each_other() -> None:
+    """By hand: two attentions of four maps with biases, and their norms, are what is gone."""
+    gone = 2 * (4 * (128 * 128 + 128) + 2 * 128)
+    for attention in ("dot", "none"):
+        made = describe(ModelConfig(vocabulary=66, attention=attention), batch=64)
+        assert made.beside == {"dot": 407_296, "none": 407_296 - gone}
+        assert made.parameters.total == made.beside[attention]
+
+
+def test_a_recipe_says_how_it_is_trained() -> None:
+    made, _ = described("text", {"train.rate": "0.0123", "model.layers": "8"})
+    assert "rate 0.0123" in made.training
+    assert "deviation 0.02, 0.005 where" in made.training
+    assert flat(made)["training"] == made.training
 
 
 def test_gpt_2_is_described_without_being_allocated() -> None:

@@ -15,6 +15,7 @@ import atento
 from atento.errors import UserError
 from atento.models.choose import Sampling
 from atento.tasks import Recipe, Run, load, train
+from atento.training.words import training_words
 from tasks.books import OPTIONS, book, recipe
 
 
@@ -114,6 +115,20 @@ def test_folders_are_numbered(
     said = capsys.readouterr().out
     for word in ("cpu", "parameters", "vocabulary", "training", "uniform", "val_loss"):
         assert word in said or torch.cuda.is_available()
+
+
+def test_what_it_is_and_how_it_is_trained_is_said_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = recipe(tmp_path).with_options({"attention": "none", "steps": 2})
+    done = train(made, out=tmp_path / "run")
+    mine = sum(p.numel() for p in done.model.parameters())
+    dot = train(made, out=tmp_path / "dot", quiet=True, attention="dot").model
+    whole = sum(p.numel() for p in dot.parameters())
+    said = capsys.readouterr().out
+    assert f"{mine:,} parameters ({whole:,} with attention)" in said
+    assert training_words(made.train) in said
+    assert "weights begin with deviation 0.02" in said
 
 
 BAD = [

@@ -38,6 +38,28 @@ def test_a_line_and_a_constant_by_hand() -> None:
     assert rate_at(20, flat, 3.0) == 3.0
 
 
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_stable_share_by_hand(schedule: str) -> None:
+    config = Train(steps=21, warmup=2, rate=1.0, stable=0.5, floor=0.2, schedule=schedule)
+    rates = [rate_at(n, config) for n in range(21)]
+    assert rates[:11] == pytest.approx([0.5] + [1.0] * 10)  # round(10.5) = 10 ends the share
+    assert rates[15] == pytest.approx(0.6)  # half way from 10 to 20
+    assert rates[20] == pytest.approx(0.2)
+    assert all(a > b for a, b in pairwise(rates[10:]))
+
+
+def test_a_warmup_longer_than_the_stable_share_is_not_cut() -> None:
+    config = Train(steps=21, warmup=4, rate=1.0, stable=0.1, schedule="linear")
+    assert [rate_at(n, config) for n in range(5)] == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0])
+    assert rate_at(5, config) < 1.0
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_all_steps_stable_never_fall(schedule: str) -> None:
+    config = Train(steps=7, warmup=0, rate=1.0, stable=1.0, floor=0.0, schedule=schedule)
+    assert [rate_at(n, config) for n in range(7)] == [1.0] * 7
+
+
 @pytest.mark.parametrize("steps", [1, 2, 3, 7])
 def test_few_steps_have_a_rate_too(steps: int) -> None:
     rates = [rate_at(step, Train(steps=steps)) for step in range(steps)]

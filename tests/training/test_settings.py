@@ -143,6 +143,8 @@ def test_an_unknown_choice_is_named_with_the_known_ones(name: str) -> None:
         ({"muon_rate": 0.0}, r"train\.muon_rate must be above 0.*Try 0\.02"),
         ({"ema": 1.0}, r"train\.ema must be at least 0 and below 1"),
         ({"ema": float("nan")}, r"train\.ema"),
+        ({"stable": 1.5}, r"train\.stable must be a share, at most 1; got 1\.5"),
+        ({"floor": 2.0}, r"train\.floor must be a share"),
         ({"patience": -1}, r"train\.patience must be at least 0"),
         ({"decay_rest": -0.1}, r"train\.decay_rest must be at least 0"),
     ],

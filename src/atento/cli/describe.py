@@ -56,6 +56,8 @@ def _lines(made: "Description", assumed: str) -> list[str]:
             for part, number in asdict(made.parameters).items()
             if number
         ),
+        f"with attention  {made.beside['dot']:>14,}",
+        f"without it      {made.beside['none']:>14,}",
         "",
         f"who may attend to whom: {config.mask if config.attention != 'none' else 'nobody'}",
         f"  {mask_words(config)}",
@@ -69,6 +71,7 @@ def _lines(made: "Description", assumed: str) -> list[str]:
         f"                {size(made.cache_bytes):>14}  cache of one sequence",
         f"                {size(made.training_bytes):>14}  training, about; activations "
         f"{size(made.activations_bytes)} of it",
+        *(["", f"training: {made.training}"] if made.training else []),
     ]
     return lines
 

@@ -21,7 +21,7 @@ from atento.models.decoder import Decoder
 from atento.models.encoder import Encoder
 from atento.models.mask import mask_from
 
-__all__ = ["build"]
+__all__ = ["build", "drawing_words"]
 
 CHECKED = 1024  # positions up to which a mask is tried for looking ahead
 # GPT-2's. With torch's own, wider ones lecture 003's model ends at 2.11 instead of 2.00 on Tiny
@@ -49,6 +49,15 @@ def build(config: ModelConfig) -> Decoder | Encoder:
         positions=positions,
         dropout=config.dropout,
     )
+
+
+def drawing_words(config: ModelConfig) -> str:
+    """How the weights begin, as a sentence.
+
+    Claim: test_build.py::test_weights_begin_as_is_said
+    """
+    last = SPREAD / math.sqrt(2 * config.layers)
+    return f"weights begin with deviation {SPREAD:g}, {last:.2g} where a branch ends"
 
 
 def _kind(config: ModelConfig) -> type[Decoder | Encoder]:

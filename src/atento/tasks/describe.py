@@ -13,12 +13,14 @@ from atento.data.corpus import corpus
 from atento.errors import UserError
 from atento.layers.attention import Attention
 from atento.layers.feedforward import FeedForward
-from atento.models.build import build
+from atento.models.build import build, drawing_words
 from atento.models.config import ModelConfig
-from atento.models.count import Count, count
+from atento.models.count import Count, count, counts
 from atento.models.mask import mask_from
 from atento.tasks.recipe import Recipe
 from atento.tasks.run import load
+from atento.training.config import Train
+from atento.training.words import training_words
 
 __all__ = ["Description", "describe", "described", "flat", "mask_picture", "mask_words"]
 
@@ -61,6 +63,8 @@ class Description:
     weights_bytes: int
     cache_bytes: int
     activations_bytes: int
+    beside: Mapping[str, int]  # parameters with the attention and without it
+    training: str = ""  # how it is trained; of a recipe and of a run
 
     @property
     def training_flops(self) -> int:
@@ -94,6 +98,7 @@ def describe(config: ModelConfig, batch: int) -> Description:
         weights_bytes=BYTES * parameters.total,
         cache_bytes=BYTES * 2 * shared * config.context,
         activations_bytes=BYTES * batch * config.context * each,
+        beside={kind: made.total for kind, made in counts(config).items()},
     )
 
 
@@ -103,13 +108,20 @@ def described(target: str, options: Mapping[str, Any]) -> tuple[Description, str
         if options:
             raise UserError(f"a run has its options already; got --{next(iter(options))}.")
         run = load(target)
-        return describe(run.config, run.recipe.train.batch if run.recipe else 1), ""
+        if run.recipe is None:
+            return describe(run.config, batch=1), ""
+        return _trained(run.config, run.recipe.train), ""
     recipe = Recipe.read(target).with_options(options)
     if recipe.data.source:
         size, assumed = len(corpus(recipe.data).tokenizer), ""
     else:
         size, assumed = ASSUMED, f"a vocabulary of {ASSUMED}, as no --data.source is named"
-    return describe(replace(recipe.model, vocabulary=size), recipe.train.batch), assumed
+    return _trained(replace(recipe.model, vocabulary=size), recipe.train), assumed
+
+
+def _trained(config: ModelConfig, settings: Train) -> Description:
+    how = f"{training_words(settings)} · {drawing_words(config)}"
+    return replace(describe(config, settings.batch), training=how)
 
 
 def flat(described: Description) -> dict[str, str | int | float]:
@@ -119,6 +131,8 @@ def flat(described: Description) -> dict[str, str | int | float]:
         **{f"model.{k}": v for k, v in asdict(described.config).items()},
         "parameters": described.parameters.total,
         **counted,
+        "parameters_with_attention": described.beside["dot"],
+        "parameters_without_attention": described.beside["none"],
         "mask_words": mask_words(described.config),
         "keys_per_query": described.keys,
         "forward_flops_per_token": described.forward_flops,
@@ -127,6 +141,7 @@ def flat(described: Description) -> dict[str, str | int | float]:
         "cache_bytes": described.cache_bytes,
         "activations_bytes": described.activations_bytes,
         "training_bytes": described.training_bytes,
+        "training": described.training,
     }
 
 

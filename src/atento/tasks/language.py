@@ -21,6 +21,7 @@ from atento.models.storage import save_model
 
 __all__ = [
     "Language",
+    "bits",
     "language",
     "perplexity",
     "validation_loss",
@@ -101,6 +102,14 @@ def perplexity(loss: float) -> float:
     Claim: test_perplexity.py::test_perplexity_is_the_exponential_of_the_mean_nll
     """
     return math.exp(loss) if loss < 700 else math.inf  # e^710 is beyond float64
+
+
+def bits(loss: float) -> float:
+    """loss / ln 2: a loss in nats, in bits.
+
+    Claim: test_perplexity.py::test_perplexity_is_the_exponential_of_the_mean_nll
+    """
+    return loss / math.log(2)
 
 
 def _cross_entropy(model: Decoder, windows: Tokens) -> Tensor:  # windows: [B, N + 1]

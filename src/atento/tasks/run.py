@@ -1,7 +1,6 @@
 """A run: a folder with all that a training left, and what can be done with it."""
 
 import contextlib
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from atento.models.config import ModelConfig
 from atento.models.decoder import Decoder
 from atento.models.generate import generate_several
 from atento.models.storage import load_model, read_json
-from atento.tasks.language import perplexity, validation_loss
+from atento.tasks.language import bits, perplexity, validation_loss
 from atento.tasks.recipe import Recipe
 from atento.tasks.speech import Speech, spoken
 from atento.training.device import device_here
@@ -142,7 +141,7 @@ class Run:
         return {
             "val_loss": loss,
             "perplexity": perplexity(loss),
-            f"bits_per_{unit}": loss / math.log(2),
+            f"bits_per_{unit}": bits(loss),
             "context": self.config.context,
             "val_tokens": len(validation) - 1,
         }

@@ -18,6 +18,8 @@ from atento.data.ngrams import SMOOTHING
 from atento.data.sources import absolute
 from atento.data.tokenizers import load_tokenizer
 from atento.errors import UserError
+from atento.models.build import drawing_words
+from atento.models.count import counts
 from atento.models.format import MARK
 from atento.models.storage import read_json, write
 from atento.tasks.language import Language, language
@@ -30,6 +32,7 @@ from atento.training.lock import locked
 from atento.training.loop import fit
 from atento.training.precision import precision_for
 from atento.training.progress import progress
+from atento.training.words import training_words
 
 __all__ = ["dry_run", "next_folder", "train"]
 
@@ -60,7 +63,7 @@ def train(
         with _own_folder(plan.folder):
             _prepare(plan, task, device)
             tell.say(_header(plan, task, device))
-            for line in (*plan.text.survey.sentences(), _stand_beside(task)):
+            for line in (*plan.text.survey.sentences(), _stand_beside(task), _how(plan, task)):
                 tell.say(line)
             try:
                 train_settings, sha = plan.recipe.train, plan.text.sha256
@@ -242,9 +245,20 @@ def _header(plan: _Plan, task: Language, device: torch.device) -> str:
     precision = precision_for(plan.recipe.train.precision, task.model)
     return (
         f"{plan.folder}{going_on}: {device_name(device)} · {precision} · {_parameters(task):,} "
-        f"parameters · vocabulary {len(task.tokenizer)} · {len(task.training):,} training and "
-        f"{len(task.validation):,} validation tokens"
+        f"parameters{_beside(task)} · vocabulary {len(task.tokenizer)} · "
+        f"{len(task.training):,} training and {len(task.validation):,} validation tokens"
     )
+
+
+def _beside(task: Language) -> str:
+    """Of a model without attention, what the same with it would have."""
+    if task.config.attention != "none":
+        return ""
+    return f" ({counts(task.config)['dot'].total:,} with attention)"
+
+
+def _how(plan: _Plan, task: Language) -> str:
+    return f"{training_words(plan.recipe.train)} · {drawing_words(task.config)}"
 
 
 def _stand_beside(task: Language) -> str:

@@ -41,6 +41,9 @@ class Train:
     schedule: str = field(
         default="cosine", metadata=_one_of("schedule", "how the rate goes on after the warmup")
     )
+    stable: float = field(
+        default=0.0, metadata={"help": "share of the steps, warmup included, before the rate falls"}
+    )
     floor: float = field(
         default=0.1, metadata={"help": "share of the rate that is left at the end of the schedule"}
     )
@@ -73,7 +76,16 @@ class Train:
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "accumulate", "evaluate_every", "checkpoint_every"):
             _at_least(name, getattr(self, name), 1)
-        for name in ("warmup", "floor", "decay", "decay_rest", "clip", "patience", "seed"):
+        for name in (
+            "warmup",
+            "stable",
+            "floor",
+            "decay",
+            "decay_rest",
+            "clip",
+            "patience",
+            "seed",
+        ):
             _at_least(name, getattr(self, name), 0)
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
@@ -85,8 +97,11 @@ class Train:
             rate = getattr(self, name)
             if not (math.isfinite(rate) and rate > 0):
                 raise UserError(f"train.{name} must be above 0; got {rate}. Try {example:g}.")
-        if self.floor > 1:
-            raise UserError(f"train.floor must be a share, at most 1; got {self.floor}.")
+        for name in ("stable", "floor"):
+            if getattr(self, name) > 1:
+                raise UserError(
+                    f"train.{name} must be a share, at most 1; got {getattr(self, name)}."
+                )
         for name in ("beta2", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(

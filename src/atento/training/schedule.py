@@ -12,15 +12,21 @@ def rate_at(step: int, config: Train, highest: float | None = None) -> float:
 
     cosine: half a cosine, and linear: a straight line, down to floor · rate at the last step;
     constant: the rate. Steps count from 0, so that the step numbered `warmup` is the first after
-    the rise. The warmup takes a fifth of the steps at most. `highest` stands for the rate.
-    Ref: Loshchilov and Hutter 2017, arXiv:1608.03983, equation 5 (cosine).
+    the rise. The warmup takes a fifth of the steps at most. The fall begins after it, or after the
+    `stable` share of the steps where that is later. `highest` stands for the rate.
+    Ref: Loshchilov and Hutter 2017, arXiv:1608.03983, equation 5 (cosine); Hu et al. 2024,
+    arXiv:2404.06395, section 4 (a stable share before the fall).
     Claim: test_schedule.py::test_the_peak_is_exactly_at_the_end_of_the_warmup
     """
     rate = config.rate if highest is None else highest
     warmup = min(config.warmup, config.steps // 5)
     if step < warmup:
         return rate * (step + 1) / warmup
-    done = min((step - warmup) / max(1, config.steps - 1 - warmup), 1.0)
+    last = config.steps - 1
+    begin = min(max(warmup, round(config.stable * config.steps)), last)
+    if step < begin:
+        return rate
+    done = min((step - begin) / max(1, last - begin), 1.0)
     match config.schedule:
         case "cosine":
             left = (1 + math.cos(math.pi * done)) / 2
