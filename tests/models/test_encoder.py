@@ -105,3 +105,11 @@ def test_the_batchs_mask_joins_the_models() -> None:
 def test_without_attention_no_token_hears_another() -> None:
     model = opinionated(ModelConfig(**SHAPE, kind="encoder", attention="none"))
     assert not leaks(model)
+
+
+def test_logits_at_places_are_those_of_all() -> None:
+    model = opinionated(ModelConfig(**SHAPE, kind="encoder"))
+    tokens, places = torch.randint(11, (2, 7)), torch.tensor([[0, 6, 3], [5, 1, 2]])
+    whole, some = model(tokens), model(tokens, places=places)
+    for row in range(2):
+        torch.testing.assert_close(some[row], whole[row, places[row]])

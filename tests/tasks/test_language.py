@@ -10,6 +10,7 @@ from atento.data.config import Data
 from atento.data.corpus import corpus
 from atento.models.config import ModelConfig
 from atento.tasks.language import AT_ONCE, language, validation_loss
+from atento.training.config import Train
 
 TEXT = "o rato roeu a roupa do rei de roma e a rainha riu\n" * 9
 SETTINGS = ModelConfig(width=12, layers=2, heads=2, context=7, dropout=0.3)
@@ -25,7 +26,7 @@ def source(tmp_path: Path) -> str:
 def made(source: str):
     torch.manual_seed(0)
     return language(
-        corpus(Data(source=str(source))), SETTINGS, batch=3, seed=0, device=torch.device("cpu")
+        corpus(Data(source=str(source))), SETTINGS, Train(batch=3), device=torch.device("cpu")
     )
 
 

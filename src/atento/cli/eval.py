@@ -15,6 +15,7 @@ WORDS = {
     "bits_per_token": "bits for each token",
     "context": "tokens seen at once, at most",
     "val_tokens": "tokens foretold, each once",
+    "masked": "share hidden at once, foretold from both sides: not comparable with a decoder's",
 }
 
 

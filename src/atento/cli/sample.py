@@ -1,19 +1,54 @@
-"""`atento sample`: a run goes on with a prompt, as it is said."""
+"""`atento sample`: a run goes on with a prompt, as it is said, or fills in its blanks."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from atento.cli.parser import Parser
 from atento.cli.threads import spin_briefly
+from atento.errors import UserError
+
+if TYPE_CHECKING:
+    from atento.tasks.run import Run
 
 __all__ = ["run"]
 
+OF_BOTH = ("run", "prompt", "quiet")
+LIKELIEST = 3  # guesses shown for each blank
+
 
 def run(argv: list[str]) -> int:
-    """Prints the prompt and what follows, token by token; further samples after the first."""
-    options = _parser().parse_args(argv)
+    """Prints the prompt and what follows, token by token; or the prompt with its blanks filled."""
+    parser = _parser()
+    options = parser.parse_args(argv)
     spin_briefly()
-    from atento.models.choose import Sampling
     from atento.tasks.run import load
+
+    held = load(options.run)
+    fills = held.config.kind == "encoder"
+    for name, value in vars(options).items():
+        if name not in OF_BOTH and (name == "blank") != fills and value != parser.get_default(name):
+            raise UserError(
+                f"--{name.replace('_', '-')} is for {'a decoder' if fills else 'an encoder'}; "
+                f"{options.run} holds {'an encoder' if fills else 'a decoder'}. Leave it out."
+            )
+    return _fill(held, options) if fills else _continue(held, options)
+
+
+def _fill(held: "Run", options: argparse.Namespace) -> int:
+    """The filled text, then, for each blank, what it was likely to be while all were open."""
+    text, blank = options.prompt, options.blank
+    print(held.fill(text, blank=blank))
+    if options.quiet:
+        return 0
+    print(f"\nWhile all blanks ({blank}) are open, the likeliest are:")
+    for number, likeliest in enumerate(held.guesses(text, LIKELIEST, blank=blank), 1):
+        shown = "  ".join(f"{guess.text!r} {guess.chance:.1%}" for guess in likeliest)
+        print(f"{number:3}  {shown}")
+    return 0
+
+
+def _continue(held: "Run", options: argparse.Namespace) -> int:
+    from atento.models.choose import Sampling
 
     how = Sampling(
         temperature=options.temperature,
@@ -23,7 +58,7 @@ def run(argv: list[str]) -> int:
         repetition=options.repetition,
         seed=options.seed,
     )
-    steps = load(options.run).streams(
+    steps = held.streams(
         options.samples,
         options.prompt,
         options.tokens,
@@ -50,10 +85,38 @@ def _heading(n: int, options: argparse.Namespace) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="atento sample", description="Continue a prompt with a trained run.")
+    parser = Parser(
+        prog="atento sample",
+        description="Continue a prompt with a trained run; or fill in its blanks, with an encoder.",
+    )
     add = parser.add_argument
     add("run", metavar="RUN", help="the folder of a run")
     add("--prompt", default="", help="what to continue; nothing: a new line")
+    add(
+        "--blank",
+        default="_",
+        metavar="SIGN",
+        help='of an encoder: what stands for each token to fill in, as in "The k_ng" (_)',
+    )
+    _add_drawing(parser)
+    add("--samples", type=int, default=1, metavar="N", help="how many, made at once (1)")
+    add(
+        "--no-slide",
+        action="store_true",
+        help="refuse to go beyond the trained context, instead of forgetting what was said first",
+    )
+    add(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="only what is said: no prompt, no headings, no guesses",
+    )
+    return parser
+
+
+def _add_drawing(parser: Parser) -> None:
+    """How a decoder's next tokens are drawn, and until when."""
+    add = parser.add_argument
     add("--tokens", type=int, default=300, help="how many to say at most (300)")
     add("--temperature", type=float, default=0.8, help="0: the likeliest; 1: as learned (0.8)")
     add("--top-k", type=int, metavar="K", help="among the K likeliest only")
@@ -74,11 +137,3 @@ def _parser() -> Parser:
         metavar="TEXT",
         help="stop before saying this; may be given several times",
     )
-    add("--samples", type=int, default=1, metavar="N", help="how many, made at once (1)")
-    add(
-        "--no-slide",
-        action="store_true",
-        help="refuse to go beyond the trained context, instead of forgetting what was said first",
-    )
-    add("-q", "--quiet", action="store_true", help="only what is said: no prompt, no headings")
-    return parser

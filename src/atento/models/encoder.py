@@ -18,7 +18,19 @@ class Encoder(Transformer):
     """
 
     def forward(
-        self, tokens: Tensor, *, positions: Tensor | None = None, mask: Mask | None = None
+        self,
+        tokens: Tensor,
+        *,
+        positions: Tensor | None = None,
+        mask: Mask | None = None,
+        places: Tensor | None = None,
     ) -> Tensor:
-        """tokens Int[B, N] → logits [B, N, V]; the arguments are those of `states`."""
-        return self.embedding.logits(self.states(tokens, positions=positions, mask=mask))
+        """tokens Int[B, N] → logits [B, N, V]; the other arguments are those of `states`.
+
+        With `places` Int[B, M], columns of `tokens`, the logits there alone, [B, M, V].
+        Claim: test_encoder.py::test_logits_at_places_are_those_of_all
+        """
+        states = self.states(tokens, positions=positions, mask=mask)
+        if places is not None:
+            states = states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
+        return self.embedding.logits(states)

@@ -45,7 +45,7 @@ class Description:
     width (2 F where it is gated), in bytes of float32:
 
         weights = 4 · parameters
-        cache = 4 · 2 · L · D · context       of one sequence
+        cache = 4 · 2 · L · D · context       of one sequence; an encoder has none
         training = 16 · parameters + activations       weights, gradients, AdamW's two averages
         activations = 4 · batch · context · (L (6 C + 2 D + F + F_inner) + 2 C + 2 V)
 
@@ -96,7 +96,7 @@ def describe(config: ModelConfig, batch: int) -> Description:
         keys=keys,
         forward_flops=round(2 * matrices + 4 * inner * keys),
         weights_bytes=BYTES * parameters.total,
-        cache_bytes=BYTES * 2 * shared * config.context,
+        cache_bytes=BYTES * 2 * shared * config.context * (config.kind == "decoder"),
         activations_bytes=BYTES * batch * config.context * each,
         beside={kind: made.total for kind, made in counts(config).items()},
     )

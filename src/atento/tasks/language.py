@@ -1,55 +1,67 @@
-"""Language modelling: from the tokens so far, the next."""
+"""Language modelling: from the tokens so far, the next; or from those around, the hidden ones."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from atento.data.batches import random_windows, whole_windows
 from atento.data.corpus import Corpus
 from atento.data.ngrams import baselines
+from atento.data.questions import Hidden, NextToken, Objective, Questions
 from atento.data.text import Tokens, split
 from atento.data.tokenizers import Tokenizer
-from atento.errors import UserError
 from atento.models.build import build
 from atento.models.config import ModelConfig
 from atento.models.decoder import Decoder
+from atento.models.encoder import Encoder
 from atento.models.storage import save_model
+from atento.training.config import Train
 
 __all__ = [
     "Language",
     "bits",
     "language",
+    "loss_of",
+    "objective",
     "perplexity",
     "validation_loss",
 ]
 
 AT_ONCE = 16_384  # tokens evaluated together: enough to keep 2 cores busy, little memory
+NEXT = NextToken()
 
 
 @dataclass(frozen=True)
 class Language:
-    """A decoder, the text it learns from, and the text it is judged by."""
+    """A model, the text it learns from, and the text it is judged by."""
 
-    model: Decoder
+    model: Decoder | Encoder
     config: ModelConfig
     tokenizer: Tokenizer
     training: Tokens
     validation: Tokens
     batch: int
     seed: int
+    objective: Objective = field(default=NEXT)
+    smoothing: float = 0.0
 
     def loss(self, step: int) -> Tensor:
         """The mean cross-entropy, in nats for each token, of a batch of random windows."""
-        windows = random_windows(self.training, self.config.context, self.batch, self.seed, step)
-        return _cross_entropy(self.model, windows)
+        asked = self.objective.drawn(
+            self.training, self.config.context, self.batch, self.seed, step
+        )
+        return loss_of(self.model, asked, self.smoothing)
 
     def evaluate(self) -> dict[str, float]:
-        """`val_loss`, over the whole validation split."""
-        return {"val_loss": validation_loss(self.model, self.validation, self.config.context)}
+        """`val_loss`, over the whole validation split, never smoothed."""
+        return {"val_loss": self.judge(self.validation)}
+
+    def judge(self, tokens: Tokens) -> float:
+        """The `validation_loss` of some tokens."""
+        return validation_loss(self.model, tokens, self.config.context, self.objective)
 
     def save(self, folder: Path) -> None:
         """model.safetensors and config.json."""
@@ -65,22 +77,37 @@ class Language:
         return baselines(self.training, self.validation, len(self.tokenizer))
 
 
-def language(
-    corpus: Corpus, settings: ModelConfig, batch: int, seed: int, device: torch.device
-) -> Language:
+def language(corpus: Corpus, settings: ModelConfig, train: Train, device: torch.device) -> Language:
     """The task of a text; weights are drawn from torch's generator."""
     training, validation = split(corpus.tokens, settings.context)
     config = replace(settings, vocabulary=len(corpus.tokenizer))
-    model = build(config).to(device)
-    if not isinstance(model, Decoder):
-        raise UserError(
-            f"model.kind must be decoder, to foretell the next token; got {config.kind!r}."
-        )
-    return Language(model, config, corpus.tokenizer, training, validation, batch, seed)
+    return Language(
+        model=build(config).to(device),
+        config=config,
+        tokenizer=corpus.tokenizer,
+        training=training,
+        validation=validation,
+        batch=train.batch,
+        seed=train.seed,
+        objective=objective(config, train),
+        smoothing=train.smoothing,
+    )
+
+
+def objective(config: ModelConfig, train: Train) -> Objective:
+    """What follows from the kind of model: a decoder foretells the next token, an encoder hidden
+    ones."""
+    match config.kind:
+        case "encoder":
+            return Hidden(train.masked)
+        case _:
+            return NEXT
 
 
 @torch.inference_mode()
-def validation_loss(model: Decoder, tokens: Tokens, context: int) -> float:
+def validation_loss(
+    model: Decoder | Encoder, tokens: Tokens, context: int, asking: Objective = NEXT
+) -> float:
     """Nats for each token, in non-overlapping windows of the context; all tokens count alike.
 
     Claim: test_language.py::test_validation_covers_every_token_once
@@ -88,10 +115,9 @@ def validation_loss(model: Decoder, tokens: Tokens, context: int) -> float:
     was_training = model.training
     model.eval()
     total, count = 0.0, 0
-    for windows in whole_windows(tokens, context, max(1, AT_ONCE // context)):
-        targets = windows.shape[0] * (windows.shape[1] - 1)
-        total += float(_cross_entropy(model, windows).double()) * targets
-        count += targets
+    for asked in asking.whole(tokens, context, max(1, AT_ONCE // context)):
+        total += float(loss_of(model, asked).double()) * asked.targets.size
+        count += asked.targets.size
     model.train(was_training)
     return total / count
 
@@ -112,7 +138,18 @@ def bits(loss: float) -> float:
     return loss / math.log(2)
 
 
-def _cross_entropy(model: Decoder, windows: Tokens) -> Tensor:  # windows: [B, N + 1]
-    tokens = torch.from_numpy(windows).to(next(model.parameters()).device)
-    logits = model(tokens[:, :-1])
-    return cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+def loss_of(model: Decoder | Encoder, asked: Questions, smoothing: float = 0.0) -> Tensor:
+    """−Σ_v q_v ln p_v, the mean over all targets; q is 1 − ε at the target and ε / V everywhere.
+
+    ε is `smoothing`, added at the target too; V counts all tokens, `<PAD>` among them.
+    Ref: Szegedy et al. 2016, arXiv:1512.00567, section 7.
+    Claim: test_objectives.py::test_smoothing_by_hand
+    Claim: test_objectives.py::test_the_loss_is_taken_at_hidden_places_only
+    """
+    device = next(model.parameters()).device
+    shown, targets = (torch.from_numpy(x).to(device) for x in (asked.shown, asked.targets))
+    if asked.places is None:
+        logits = model(shown)
+    else:
+        logits = model(shown, places=torch.from_numpy(asked.places).to(device))
+    return cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=smoothing)

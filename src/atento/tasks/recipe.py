@@ -16,7 +16,7 @@ from atento.data.config import Data
 from atento.errors import UserError
 from atento.models.config import ModelConfig
 from atento.models.format import FORMAT, VERSION, check_format
-from atento.training.config import Train
+from atento.training.config import MASKED, Train
 
 __all__ = ["Option", "Recipe", "find_option", "named_recipes", "options"]
 
@@ -37,6 +37,12 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.task not in TASKS:
             raise UserError(f"task must be one of {', '.join(TASKS)}; got {self.task!r}.")
+        if self.model.kind != "encoder" and self.train.masked != MASKED:
+            raise UserError(
+                "train.masked is for an encoder, from which tokens are hidden; got "
+                f"{self.train.masked} with model.kind {self.model.kind!r}. Leave it out, or try "
+                "--model.kind encoder."
+            )
 
     @classmethod
     def read(cls, name: str) -> "Recipe":

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from atento.tasks.describe import Description, describe
-from atento.tasks.language import AT_ONCE, Language, validation_loss
+from atento.tasks.language import AT_ONCE, Language
 from atento.training.config import Train
 from atento.training.loop import fit
 from atento.training.progress import progress
@@ -96,5 +96,5 @@ def _evaluation(task: Language) -> float:
     """Seconds that the whole validation split will take, from its first windows."""
     part = task.validation[: AT_ONCE + 1]
     start = time.perf_counter()
-    validation_loss(task.model, part, task.config.context)
+    task.judge(part)
     return (time.perf_counter() - start) * len(task.validation) / len(part)

@@ -15,9 +15,11 @@ from atento.errors import UserError
 from atento.models.choose import Sampling
 from atento.models.config import ModelConfig
 from atento.models.decoder import Decoder
+from atento.models.encoder import Encoder
 from atento.models.generate import generate_several
 from atento.models.storage import load_model, read_json
-from atento.tasks.language import bits, perplexity, validation_loss
+from atento.tasks.filling import BLANK, Guess, filled, guesses
+from atento.tasks.language import bits, objective, perplexity, validation_loss
 from atento.tasks.recipe import Recipe
 from atento.tasks.speech import Speech, spoken
 from atento.training.device import device_here
@@ -34,7 +36,7 @@ class Run:
     """A trained model, its tokenizer, its recipe (None for a bare model folder), its metrics."""
 
     folder: Path
-    model: Decoder
+    model: Decoder | Encoder
     config: ModelConfig
     tokenizer: Tokenizer
     recipe: Recipe | None
@@ -108,6 +110,12 @@ class Run:
         slide: bool = True,
     ) -> Iterator[list[str]]:
         """What each of several samples says next, at each step; what stopped says nothing more."""
+        if isinstance(self.model, Encoder):
+            raise UserError(
+                f"{str(self.folder)!r} holds an encoder, which reads both ways and goes on with "
+                f"nothing; it fills in blanks: run.fill('The k{BLANK}ng'), or atento sample "
+                f"{self.folder} --prompt 'The k{BLANK}ng'."
+            )
         how = how or Sampling(temperature=WARMTH)
         how = replace(how, never=(*how.never, self.tokenizer.pad))
         start = self.encode(prompt)[0] if prompt else self._beginning()
@@ -122,11 +130,32 @@ class Run:
                 return self.encode(start)[0]
         return torch.tensor([1])
 
+    def fill(self, text: str, *, blank: str = BLANK) -> str:
+        """The text with each blank filled in by an encoder, one token for each, the surest first.
+
+        A text that has the sign itself names another: `run.fill("snake_c▁se", blank="▁")`.
+        """
+        return filled(self._encoder(), self.tokenizer, text, blank)
+
+    def guesses(self, text: str, count: int = 5, *, blank: str = BLANK) -> list[list[Guess]]:
+        """For each blank of a text the likeliest tokens and their chances, while all are open."""
+        return guesses(self._encoder(), self.tokenizer, text, count, blank)
+
+    def _encoder(self) -> Encoder:
+        if isinstance(self.model, Encoder):
+            return self.model
+        raise UserError(
+            f"{str(self.folder)!r} holds a decoder, which goes on with a text: run.sample(…). Only "
+            "an encoder fills in blanks: atento train masked-shakespeare."
+        )
+
     def evaluate(self) -> dict[str, float]:
         """How well the saved model foretells the whole validation split of the run's own text.
 
         `val_loss`, `perplexity`, `bits_per_character` (`bits_per_token` where tokens are not
         characters), and `context` and `val_tokens`: how many tokens were seen at once, and judged.
+        Of an encoder, which foretells each token while it is hidden with others, also `masked`,
+        their share.
         """
         if self.recipe is None:
             raise UserError(
@@ -136,14 +165,17 @@ class Run:
         held = corpus(self.recipe.data, tokenizer=self.tokenizer)
         check_source(self.folder, held)
         _, validation = split(held.tokens, self.config.context)
-        loss = validation_loss(self.model, validation, self.config.context)
+        asking = objective(self.config, self.recipe.train)
+        loss = validation_loss(self.model, validation, self.config.context, asking)
+        hidden = {"masked": self.recipe.train.masked} if self.config.kind == "encoder" else {}
         unit = "character" if isinstance(self.tokenizer, Characters) else "token"
         return {
             "val_loss": loss,
             "perplexity": perplexity(loss),
             f"bits_per_{unit}": bits(loss),
             "context": self.config.context,
-            "val_tokens": len(validation) - 1,
+            "val_tokens": asking.judged(len(validation)),
+            **hidden,
         }
 
     def __repr__(self) -> str:
@@ -171,11 +203,6 @@ def load(folder: str | Path) -> Run:
             f"Go on with: atento train {home / RECIPE} --out {home} --resume"
         )
     model, config = load_model(home, str(device_here()))
-    if not isinstance(model, Decoder):
-        raise UserError(
-            f"{str(home)!r} must hold a decoder, which foretells the next token; it holds an "
-            f"{config.kind}. Load its model alone: atento.models.storage.load_model."
-        )
     tokenizer = home / TOKENIZER
     if not tokenizer.is_file():
         raise UserError(f"{str(home)!r} must hold {TOKENIZER}; it does not. Copy it there too.")

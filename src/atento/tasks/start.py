@@ -102,9 +102,8 @@ def dry_run(
 
 def _task(plan: "_Plan", device: torch.device) -> Language:
     """What is to be learned, with weights drawn by the recipe's seed."""
-    settings = plan.recipe.train
-    torch.manual_seed(settings.seed)
-    return language(plan.text, plan.recipe.model, settings.batch, settings.seed, device)
+    torch.manual_seed(plan.recipe.train.seed)
+    return language(plan.text, plan.recipe.model, plan.recipe.train, device)
 
 
 @dataclass(frozen=True)
@@ -264,7 +263,8 @@ def _how(plan: _Plan, task: Language) -> str:
 def _stand_beside(task: Language) -> str:
     """The losses that every loss of this run stands beside."""
     found = "  ".join(f"{name} {loss:.4f}" for name, loss in task.baselines().items())
-    return f"validation loss of {found} ({SMOOTHING})"
+    aside = "" if task.config.kind == "decoder" else "; they foretell from the left only"
+    return f"validation loss of {found} ({SMOOTHING}{aside})"
 
 
 def _parameters(task: Language) -> int:

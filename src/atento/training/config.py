@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 from atento.errors import UserError
 
-__all__ = ["CHOICES", "Train"]
+__all__ = ["CHOICES", "MASKED", "Train"]
 
 LARGEST_SEED = 2**63 - 1  # what torch.manual_seed takes
+MASKED = 0.15  # BERT's
 CHOICES = {
     "optimizer": ("adamw", "muon"),
     "schedule": ("cosine", "linear", "constant"),
@@ -55,6 +56,12 @@ class Train:
     )
     beta2: float = field(default=0.99, metadata={"help": "AdamW's memory of squared gradients"})
     clip: float = field(default=1.0, metadata={"help": "largest norm of the gradient; 0: any"})
+    smoothing: float = field(
+        default=0.0, metadata={"help": "share of each target spread over all tokens, in training"}
+    )
+    masked: float = field(
+        default=MASKED, metadata={"help": "share of tokens hidden from an encoder, to be foretold"}
+    )
     ema: float = field(
         default=0.0,
         metadata={"help": "memory of the averaged weights that are judged and kept; 0: none"},
@@ -102,11 +109,13 @@ class Train:
                 raise UserError(
                     f"train.{name} must be a share, at most 1; got {getattr(self, name)}."
                 )
-        for name in ("beta2", "ema"):
+        for name in ("beta2", "ema", "smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(
                     f"train.{name} must be at least 0 and below 1; got {getattr(self, name)}."
                 )
+        if not 0 < self.masked < 1:
+            raise UserError(f"train.masked must be above 0 and below 1; got {self.masked}.")
         if self.seed > LARGEST_SEED:
             raise UserError(f"train.seed must be at most {LARGEST_SEED}; got {self.seed}.")
 
