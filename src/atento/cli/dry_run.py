@@ -39,10 +39,9 @@ def run(argv: list[str]) -> int:
     if seen & {"-q", "--quiet"}:
         return 0
     made, task = found.described, found.task
-    kind = "an encoder" if made.config.kind == "encoder" else "a decoder"
     end = time.localtime(time.time() + found.seconds)
     print(
-        f"{folder} would hold {kind} of {made.parameters.total:,} parameters, "
+        f"{folder} would hold one {made.config.kind} of {made.parameters.total:,} parameters, "
         f"vocabulary {made.config.vocabulary}, trained on {len(task.training):,} tokens, judged by "
         f"{len(task.validation):,}."
     )
