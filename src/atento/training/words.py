@@ -15,6 +15,7 @@ def training_words(config: Train) -> str:
         _schedule(config),
         f"gradient norm ≤ {config.clip:g}" if config.clip else "",
         f"weights averaged with memory {config.ema:g}" if config.ema else "",
+        f"targets smoothed by {config.smoothing:g}" if config.smoothing else "",
         f"{config.steps:,} steps of {_batch(config)}",
     ]
     return " · ".join(part for part in parts if part)
