@@ -81,3 +81,14 @@ def test_names_have_room_at_the_left_wide_signs_twice_as_much() -> None:
         return float(svg.findall("rect")[0].get("x", "0"))
 
     assert left("漢字") == left("abcd") > left("abc")
+
+
+def test_without_digits_cells_are_squares_under_names() -> None:
+    svg = parts(heatmap(MATRIX, "A", axes=Axes(rows=["a", "b"], columns=["x"]), digits=None))
+    cells = svg.findall("rect")
+    assert {(cell.get("width"), cell.get("height")) for cell in cells} == {("21", "21")}
+    assert [text.text for text in svg.findall("text")] == ["a", "b", "x", "2", "3"]
+    long = parts(heatmap(MATRIX, "A", axes=Axes(columns=["<long>"]), digits=None))
+    turned = [text for text in long.findall("text") if "rotate" in text.get("transform", "")]
+    assert [text.text for text in turned] == ["<long>", "2", "3"]
+    assert min(float(cell.get("y", "0")) for cell in long.findall("rect")) > 6 * 9

@@ -14,7 +14,7 @@ import pytest
 from atento.report.file import write
 from atento.report.language import language
 from atento.report.markup import element
-from atento.report.page import page
+from atento.report.page import fragment, page
 
 
 def test_the_policy_allows_the_pages_own_style_and_nothing_else() -> None:
@@ -34,10 +34,25 @@ def test_a_page_says_its_language_and_fits_light_and_dark() -> None:
     assert "prefers-color-scheme: dark" in text
 
 
+def test_a_fragment_is_one_element_and_its_rules_stay_inside() -> None:
+    text = fragment(element("p", None, "a < b"), "pt")
+    assert text.startswith('<div class="atento" lang="pt"><style>')
+    assert text.endswith("</style><p>a &lt; b</p></div>")
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    depth, outside = 0, ""
+    for mark in style:
+        depth += {"{": 1, "}": -1}.get(mark, 0)
+        outside += mark if depth == 0 else ""
+    assert depth == 0
+    assert outside.replace("}", "").split() == [".atento"], "every rule is within .atento"
+    assert not re.search(r"https?:|//|<script|<link|@import|url\(|\bon\w+=", text)
+
+
 def test_drawing_imports_neither_torch_nor_numpy_nor_the_rest_of_atento() -> None:
     code = (
         "import sys; import atento.report.page, atento.report.heatmap, atento.report.table, "
-        "atento.report.file, atento.report.language\n"
+        "atento.report.file, atento.report.language, "
+        "atento.report.curves, atento.report.parts, atento.report.words\n"
         "others = {'torch', 'numpy', 'matplotlib', 'atento.errors', 'atento.core'}\n"
         "sys.exit(', '.join(others & sys.modules.keys()) or 0)"
     )

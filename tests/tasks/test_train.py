@@ -33,6 +33,7 @@ def test_a_run_is_a_folder_that_says_everything(run: Run) -> None:
         "metrics.jsonl",
         "model.safetensors",
         "recipe.toml",
+        "report.html",
         "tokenizer.json",
     ]
     environment = json.loads((run.folder / "env.json").read_text(encoding="utf-8"))

@@ -38,6 +38,9 @@ class Line:
     def evaluate(self) -> dict[str, float]:
         return {"val_loss": next(self.judged, 1.0)}
 
+    def say(self) -> str:
+        return f"{float(self.model[0].weight.detach().sum()):.3f}"
+
     def save(self, folder: Path) -> None:
         write_tensors(folder / "model.safetensors", self.model.state_dict())
 
@@ -168,3 +171,20 @@ def test_a_terminal_gets_a_bar_and_a_pipe_gets_lines(
 def test_impossible_values_are_refused(given: dict[str, float], says: str) -> None:
     with pytest.raises(UserError, match=says):
         Train(**given)
+
+
+def test_what_the_task_says_is_kept_with_the_record_and_cut_back_with_it(tmp_path: Path) -> None:
+    trained(Line(), tmp_path, steps=6)
+    whole = [record["sample"] for record in read_metrics(tmp_path)]
+    assert len(set(whole)) == 3, "what it says changes as it learns"
+    (tmp_path / "checkpoint" / "step-00000006").rename(tmp_path / "aside")
+    trained(Line(), tmp_path, steps=6)
+    assert [record["sample"] for record in read_metrics(tmp_path)] == whole
+
+    class Silent(Line):
+        def say(self) -> str:
+            return ""
+
+    (tmp_path / "silent").mkdir()
+    trained(Silent(), tmp_path / "silent", steps=2)
+    assert "sample" not in read_metrics(tmp_path / "silent")[0]

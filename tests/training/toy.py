@@ -49,6 +49,9 @@ class Toy:
         self.model.eval()
         return {"val_loss": float(self._loss(self.tokens(101, 10**9)))}
 
+    def say(self) -> str:
+        return ""
+
     def save(self, folder: Path) -> None:
         write_tensors(folder / "model.safetensors", self.model.state_dict())
 

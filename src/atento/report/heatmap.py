@@ -15,7 +15,7 @@ from atento.report.numbers import number
 __all__ = ["Axes", "heatmap"]
 
 HEIGHT, LETTER, GAP = 30.0, 9.2, 8.0  # pixels: of a cell, of a letter, around text
-SMALL = 12.0  # pixels: of a cell without its value
+SMALL, SQUARE = 12.0, 21.0  # pixels: of a cell without its value, and of one with a name beside
 LARGEST_WITH_VALUES = 24  # rows or columns up to which values are written into the cells
 
 
@@ -32,24 +32,28 @@ def heatmap(
     title: str,
     *,
     axes: Axes | None = None,
-    digits: int = 3,
+    digits: int | None = 3,
     limits: tuple[float, float] | None = None,
     marked: Collection[tuple[int, int]] = (),
 ) -> Html:
     """An SVG of a matrix; `limits` are the numbers of the scale's ends, else the finite extremes.
 
     Cells of −∞ and of what is no number have no colour. `marked` cells (row, column, from 0) are
-    outlined. Values are written where neither side has more than 24.
+    outlined. Values are written where neither side has more than 24; without `digits` the cells are
+    small squares under names that are written upwards.
     """
     rows, columns = len(matrix), len(matrix[0]) if matrix else 0
     names = _names(axes or Axes(), rows, columns)
-    values = [[number(value, digits) for value in row] for row in matrix]
-    written = max(rows, columns) <= LARGEST_WITH_VALUES
+    written = digits is not None and max(rows, columns) <= LARGEST_WITH_VALUES
+    values = [[number(value, digits or 0) for value in row] for row in matrix]
     place = _place(names, values) if written else _Place(0.0, 0.0, SMALL, SMALL)
     ends = limits or _limits(matrix)
     parts = [element("title", None, title)]
     if written:
         parts += _labels(names, place)
+    elif digits is None:
+        place = _squares(names)
+        parts += _upright(names, place)
     for r, row in enumerate(matrix):
         for c, value in enumerate(row):
             text = values[r][c] if written else ""
@@ -61,7 +65,8 @@ def heatmap(
         "width": width,
         "height": height,
     }
-    return element("svg", {**size, "role": "figure", "class": "heatmap"}, *parts)
+    kind = "heatmap squares" if digits is None else "heatmap"
+    return element("svg", {**size, "role": "figure", "class": kind}, *parts)
 
 
 class _Place(NamedTuple):
@@ -83,6 +88,12 @@ def _place(names: tuple[list[str], list[str]], values: Sequence[Sequence[str]]) 
     longest = max((_letters(text) for row in [names[1], *values] for text in row), default=1)
     left = max(map(_letters, names[0]), default=0) * LETTER + GAP
     return _Place(left, HEIGHT, longest * LETTER + GAP, HEIGHT)
+
+
+def _squares(names: tuple[list[str], list[str]]) -> _Place:
+    """Room for the longest names beside and above square cells."""
+    left, top = (max(map(_letters, side), default=0) * LETTER + GAP for side in names)
+    return _Place(left, top, SQUARE, SQUARE)
 
 
 def _letters(text: str) -> int:
@@ -110,6 +121,26 @@ def _labels(names: tuple[list[str], list[str]], place: _Place) -> list[Html]:
             for c, name in enumerate(names[1])
         ),
     ]
+
+
+def _upright(names: tuple[list[str], list[str]], place: _Place) -> list[Html]:
+    """Names beside the rows, and above the columns from bottom to top where one is long."""
+    left, top, side, _ = place
+    beside = [
+        _label(name, left - GAP, top + (r + 0.5) * side + 5, "end")
+        for r, name in enumerate(names[0])
+    ]
+    if max(map(_letters, names[1]), default=0) <= 2:
+        return beside + [
+            _label(name, left + (c + 0.5) * side, top - GAP, "middle")
+            for c, name in enumerate(names[1])
+        ]
+    for c, name in enumerate(names[1]):
+        x, y = left + (c + 0.5) * side + 5, top - GAP
+        turned: dict[str, str | float] = {"x": x, "y": y, "class": "label"}
+        turn = f"rotate(-90 {x:.2f} {y:.2f})"
+        beside.append(element("text", {**turned, "transform": turn}, name))
+    return beside
 
 
 def _share(value: float, limits: tuple[float, float]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["number"]
+__all__ = ["number", "spelled"]
 
 
 def number(value: float, digits: int) -> str:
@@ -15,3 +15,11 @@ def number(value: float, digits: int) -> str:
         return "∞" if value > 0 else "-∞"
     text = f"{value:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0 else text
+
+
+def spelled(text: str, lang: str) -> str:
+    """A number written as in English, as it is written in the language: 1,234.5 or 1.234,5."""
+    return text.translate(_SWAPPED) if lang == "pt" else text
+
+
+_SWAPPED = str.maketrans(",.", ".,")

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -18,6 +19,8 @@ from atento.models.config import ModelConfig
 from atento.models.decoder import Decoder
 from atento.models.encoder import Encoder
 from atento.models.storage import save_model
+from atento.tasks.saying import words_of
+from atento.tasks.sentence import sentence
 from atento.training.config import Train
 
 __all__ = [
@@ -66,6 +69,15 @@ class Language:
     def save(self, folder: Path) -> None:
         """model.safetensors and config.json."""
         save_model(self.model, self.config, folder)
+
+    def say(self) -> str:
+        """A few of its words, always asked for in the same way."""
+        return words_of(self.model, self.tokenizer, self.sentence)
+
+    @cached_property
+    def sentence(self) -> str:
+        """A sentence of the validation split."""
+        return sentence(self.tokenizer, self.validation)
 
     @property
     def uniform(self) -> float:

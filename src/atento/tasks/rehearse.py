@@ -89,6 +89,9 @@ class _Tried:
     def evaluate(self) -> dict[str, float]:
         return {"val_loss": 0.0}
 
+    def say(self) -> str:
+        return ""
+
     def save(self, folder: Path) -> None: ...
 
 

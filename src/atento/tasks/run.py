@@ -1,9 +1,9 @@
 """A run: a folder with all that a training left, and what can be done with it."""
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,14 +21,14 @@ from atento.models.storage import load_model, read_json
 from atento.tasks.filling import BLANK, Guess, filled, guesses
 from atento.tasks.language import bits, objective, perplexity, validation_loss
 from atento.tasks.recipe import Recipe
-from atento.tasks.speech import Speech, spoken
+from atento.tasks.report import shown, write_report
+from atento.tasks.speech import WARMTH, Speech, beginning, spoken
 from atento.training.device import device_here
 from atento.training.loop import read_metrics
 
 __all__ = ["ENVIRONMENT", "RECIPE", "TOKENIZER", "Run", "load"]
 
 RECIPE, ENVIRONMENT, TOKENIZER = "recipe.toml", "env.json", "tokenizer.json"
-WARMTH = 0.8  # the temperature of samples: a little more careful than as learned
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Run:
     config: ModelConfig
     tokenizer: Tokenizer
     recipe: Recipe | None
-    metrics: list[dict[str, float]]
+    metrics: list[dict[str, Any]]
 
     def encode(self, text: str) -> Tensor:  # Int[1, N]
         """A text as the model takes it."""
@@ -118,17 +118,10 @@ class Run:
             )
         how = how or Sampling(temperature=WARMTH)
         how = replace(how, never=(*how.never, self.tokenizer.pad))
-        start = self.encode(prompt)[0] if prompt else self._beginning()
+        start = self.encode(prompt)[0] if prompt else torch.tensor([beginning(self.tokenizer)])
         said = generate_several(self.model, start, tokens, how, samples=count, slide=slide)
         decode = self.tokenizer.decode
         return spoken(said, [Speech(decode, start.tolist(), stop) for _ in range(count)])
-
-    def _beginning(self) -> Tensor:  # Int[1]
-        """The token that a text without a prompt follows: a line's end, a space, or the first."""
-        for start in ("\n", " "):
-            with contextlib.suppress(UserError):
-                return self.encode(start)[0]
-        return torch.tensor([1])
 
     def fill(self, text: str, *, blank: str = BLANK) -> str:
         """The text with each blank filled in by an encoder, one token for each, the surest first.
@@ -177,6 +170,18 @@ class Run:
             "val_tokens": asking.judged(len(validation)),
             **hidden,
         }
+
+    def report(self, lang: str | None = None) -> Path:
+        """Writes report.html into the run's folder, in `pt` or `en`, else as LANG says.
+
+        One file that needs no other: what was asked, what came of it, curves, samples, where a head
+        looks, the recipe, the data, the speed.
+        """
+        return write_report(self, lang)
+
+    def _repr_html_(self) -> str:
+        """The first screen of the report, for notebooks."""
+        return shown(self)
 
     def __repr__(self) -> str:
         """As in `Run('runs/a-1', decoder of 412,800 parameters, 1,200 steps, val_loss 2.0023)`."""

@@ -1,13 +1,24 @@
 """Tokens to text as they come: whole characters only, and never part of a stop string."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
+from atento.data.tokenizers import Tokenizer
 from atento.errors import UserError
 
-__all__ = ["Speech", "spoken"]
+__all__ = ["WARMTH", "Speech", "beginning", "spoken"]
 
+WARMTH = 0.8  # the temperature of samples: a little more careful than as learned
 SIGHT = 6  # tokens of the prompt that are decoded with the first new one: it may depend on them
 BROKEN = "\ufffd"  # what decoders give for a character whose last bytes are still to come
+
+
+def beginning(tokenizer: Tokenizer) -> int:
+    """The token that a text without a prompt follows: a line's end, a space, or the first."""
+    for start in ("\n", " "):
+        with contextlib.suppress(UserError):
+            return int(tokenizer.encode(start)[0])
+    return 1
 
 
 class Speech:

@@ -22,6 +22,7 @@ from atento.models.build import drawing_words
 from atento.models.count import counts
 from atento.models.format import MARK
 from atento.models.storage import read_json, write
+from atento.tasks.about import about
 from atento.tasks.language import Language, language
 from atento.tasks.recipe import Recipe
 from atento.tasks.rehearse import Rehearsal, rehearse
@@ -61,17 +62,23 @@ def train(
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         task = _task(plan, device)
         with _own_folder(plan.folder):
-            _prepare(plan, task, device)
+            facts = about(plan.text, task)
+            _prepare(plan, task, device, facts)
             tell.say(_header(plan, task, device))
-            for line in (*plan.text.survey.sentences(), _stand_beside(task), _how(plan, task)):
+            beside = _stand_beside(task, facts["baselines"])
+            for line in (*plan.text.survey.sentences(), beside, _how(plan, task)):
                 tell.say(line)
             try:
                 train_settings, sha = plan.recipe.train, plan.text.sha256
                 fit(task, train_settings, plan.folder, sha, tell, resume_previous=resume_previous)
             except KeyboardInterrupt:
                 tell.say(_stopped(plan))
+                if (plan.folder / "model.safetensors").is_file():
+                    load(plan.folder).report()
                 raise
-    return load(plan.folder)
+            run = load(plan.folder)
+            run.report()
+    return run
 
 
 def _stopped(plan: "_Plan") -> str:
@@ -210,7 +217,7 @@ def _unwritable(folder: Path, error: OSError) -> UserError:
     )
 
 
-def _prepare(plan: _Plan, task: Language, device: torch.device) -> None:
+def _prepare(plan: _Plan, task: Language, device: torch.device, facts: dict[str, Any]) -> None:
     """Writes what a run's folder holds before its first step."""
     environment = MARK | {
         "recipe": plan.name,
@@ -222,6 +229,7 @@ def _prepare(plan: _Plan, task: Language, device: torch.device) -> None:
         "device": device_name(device),
         "parameters": _parameters(task),
         "precision": precision_for(plan.recipe.train.precision, task.model),
+        "data": facts,
     }
     try:
         if not plan.resumed:
@@ -260,9 +268,9 @@ def _how(plan: _Plan, task: Language) -> str:
     return f"{training_words(plan.recipe.train)} · {drawing_words(task.config)}"
 
 
-def _stand_beside(task: Language) -> str:
+def _stand_beside(task: Language, baselines: dict[str, float]) -> str:
     """The losses that every loss of this run stands beside."""
-    found = "  ".join(f"{name} {loss:.4f}" for name, loss in task.baselines().items())
+    found = "  ".join(f"{name} {loss:.4f}" for name, loss in baselines.items())
     aside = "" if task.config.kind == "decoder" else "; they foretell from the left only"
     return f"validation loss of {found} ({SMOOTHING}{aside})"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,8 +72,11 @@ def fit(
     return loop.state
 
 
-def read_metrics(folder: Path) -> list[dict[str, float]]:
-    """The records of a run; a last line that was cut off is left out."""
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """The records of a run: numbers, and what the model said as "sample", where it said something.
+
+    A last line that was cut off is left out.
+    """
     try:
         lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -188,7 +192,10 @@ class _Loop:
     def write_record(self, metrics: dict[str, float]) -> None:
         step, train_loss = self.state.step, float(self.total) / self.state.losses
         seconds = round(self.seconds + time.monotonic() - self.started, 3)
-        record = {"step": step, "train_loss": train_loss, **metrics, "seconds": seconds}
+        record: dict[str, Any] = {"step": step, "train_loss": train_loss, **metrics}
+        record["seconds"] = seconds
+        if said := self.task.say():
+            record["sample"] = said
         with _disk(self.folder), (self.folder / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         numbers = "  ".join(f"{k} {v:.4f}" for k, v in record.items() if k.endswith("loss"))

@@ -25,6 +25,10 @@ class Task(Protocol):
         """Metrics of the validation split, `val_loss` among them; no generator is touched."""
         ...
 
+    def say(self) -> str:
+        """A few words of the model as it is now; "" for none. No generator is touched."""
+        ...
+
     def save(self, folder: Path) -> None:
         """Writes the model as it is now, for `atento.load`."""
         ...

@@ -1,0 +1,40 @@
+"""What a run keeps of its text in env.json, so that its report needs the text no more."""
+
+from typing import Any
+
+from atento.data.corpus import Corpus
+from atento.data.survey import Survey
+from atento.tasks.language import Language
+
+__all__ = ["about"]
+
+RARE_SHOWN = 12
+
+
+def about(text: Corpus, task: Language) -> dict[str, Any]:
+    """Sizes, the losses of counting, a sentence of the validation split, and what the text is."""
+    return {
+        "training_tokens": len(task.training),
+        "validation_tokens": len(task.validation),
+        "vocabulary": len(task.tokenizer),
+        "baselines": task.baselines(),
+        "sentence": task.sentence,
+        "survey": _survey(text.survey),
+    }
+
+
+def _survey(survey: Survey) -> dict[str, Any]:
+    rare = survey.rare
+    return {
+        "files": len(survey.files),
+        "name": survey.files[0] if len(survey.files) == 1 else "",
+        "characters": survey.characters,
+        "distinct": len(survey.counts),
+        "lines": survey.lines,
+        "encodings": sorted(set(survey.encodings)),
+        "licences": list(dict.fromkeys(survey.licences)),
+        "notices": [[n.owner, n.kind, n.file, n.line] for n in survey.notices],
+        "rare": [list(pair) for pair in rare[:RARE_SHOWN]],
+        "rare_kinds": len(rare),
+        "damaged": dict(survey.counts).get("\ufffd", 0),
+    }
