@@ -63,7 +63,8 @@ def test_the_best_by_validation_is_kept(tmp_path: Path) -> None:
     assert torch.equal(kept, weights[1])
     records = read_metrics(tmp_path)
     assert [(r["step"], r["val_loss"]) for r in records] == [(2, 3.0), (4, 1.0), (6, 2.0)]
-    assert all(set(r) == {"step", "train_loss", "val_loss", "seconds"} for r in records)
+    names = {"step", "train_loss", "val_loss", "seconds", "sample"}
+    assert all(set(r) == names for r in records)
 
 
 def test_train_loss_is_the_mean_since_the_last_record(tmp_path: Path) -> None:
