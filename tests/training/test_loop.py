@@ -39,7 +39,7 @@ class Line:
         return {"val_loss": next(self.judged, 1.0)}
 
     def say(self) -> str:
-        return f"{float(self.model[0].weight.detach().sum()):.3f}"
+        return f"{float(self.model[0].weight.detach().sum()):.12f}"
 
     def save(self, folder: Path) -> None:
         write_tensors(folder / "model.safetensors", self.model.state_dict())
