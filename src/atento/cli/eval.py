@@ -1,10 +1,16 @@
 """`atento eval`: how well a run foretells the text that it has not seen."""
 
+import argparse
 import json
 import math
+from typing import TYPE_CHECKING
 
 from atento.cli.parser import Parser
 from atento.cli.threads import spin_briefly
+from atento.errors import UserError
+
+if TYPE_CHECKING:
+    from atento.tasks.length_table import LengthRow
 
 __all__ = ["run"]
 
@@ -20,24 +26,125 @@ WORDS = {
 
 
 def run(argv: list[str]) -> int:
-    """Prints the metrics of a run's own validation split."""
+    """Prints the metrics of a run's own validation split, or its losses at several contexts."""
+    options = _parser().parse_args(argv)
+    contexts = _contexts(options)
+    spin_briefly()
+    from atento.tasks.length_table import length_table
+    from atento.tasks.run import load
+
+    runs = [load(folder) for folder in options.runs]
+    rows = []
+    if contexts:
+        rows = length_table(runs, contexts, _extensions(options.extension))
+    if options.json:
+        numbers = runs[0].evaluate() | {k: v for row in rows for k, v in _flat(row, contexts)}
+        finite = {k: _finite(v) for k, v in numbers.items()}
+        print(json.dumps({"run": options.runs[0], **finite}, ensure_ascii=False, indent=2))
+    elif rows:
+        print("\n".join(_table(rows, contexts)))
+    else:
+        _print(runs[0].evaluate())
+    return 0
+
+
+def _parser() -> Parser:
     parser = Parser(
         prog="atento eval",
         description="Measure a run on its whole validation split, in windows without overlap.",
     )
-    parser.add_argument("run", metavar="RUN", help="the folder of a run")
-    parser.add_argument("--json", action="store_true", help="one flat object on stdout")
-    options = parser.parse_args(argv)
-    spin_briefly()
-    from atento.tasks.run import load
+    add = parser.add_argument
+    add("runs", metavar="RUN", nargs="+", help="the folder of a run; several with --contexts")
+    add("--json", action="store_true", help="one flat object on stdout")
+    add(
+        "--contexts",
+        metavar="N,N",
+        help="the loss in windows of these lengths, also beyond the trained one: 16,32,64",
+    )
+    add(
+        "--extension",
+        metavar="HOW",
+        help="with --contexts: rotary positions stretched, in the same weights: none, linear, ntk, "
+        "yarn, several with commas, or all (all)",
+    )
+    return parser
 
-    metrics = load(options.run).evaluate()
-    if options.json:
-        finite = {k: v if math.isfinite(v) else None for k, v in metrics.items()}
-        print(json.dumps({"run": options.run, **finite}, ensure_ascii=False, indent=2))
-        return 0
+
+def _contexts(options: argparse.Namespace) -> list[int]:
+    if options.contexts is None:
+        if options.extension is not None:
+            raise UserError("--extension is for --contexts. Add --contexts 16,32,64.")
+        if len(options.runs) > 1:
+            raise UserError(
+                f"atento eval takes one run, or several with --contexts 16,32; got "
+                f"{len(options.runs)}."
+            )
+        return []
+    if options.json and len(options.runs) > 1:
+        raise UserError(f"--json is of one run; got {len(options.runs)}. Name one.")
+    words = options.contexts.split(",")
+    if not all(word.strip().isdecimal() and int(word) for word in words):
+        raise UserError(
+            f"--contexts must be whole numbers above 0 with commas between them, such as 16,32; "
+            f"got {options.contexts!r}."
+        )
+    return list(dict.fromkeys(int(word) for word in words))
+
+
+def _extensions(given: str | None) -> list[str]:
+    from atento.models.config import EXTENSIONS
+
+    names = [name.strip() for name in (given or "all").split(",")]
+    for name in names:
+        if name not in (*EXTENSIONS, "all"):
+            raise UserError(
+                f"--extension must be among {', '.join(EXTENSIONS)} and all; got {name!r}."
+            )
+    return list(EXTENSIONS) if "all" in names else names
+
+
+def _print(metrics: dict[str, float]) -> None:
     width = max(map(len, metrics))
     for name, value in metrics.items():
         shown = f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
         print(f"{name:{width}}  {shown:>10}  {WORDS.get(name, '')}".rstrip())
-    return 0
+
+
+def _table(rows: "list[LengthRow]", contexts: list[int]) -> list[str]:
+    """Losses in columns; what has none has a number, and its reason stands below."""
+    reasons: dict[str, int] = {}
+    lines = [["run", "positions", "trained", *(f"at {n}" for n in contexts)]]
+    for row in rows:
+        cells = [
+            f"{x:.4f}"
+            if isinstance(x, float)
+            else f"error {reasons.setdefault(x, len(reasons) + 1)}"
+            for x in row.losses
+        ]
+        stretched = "" if row.extension == "none" else f" + {row.extension}"
+        lines.append([row.run, row.positions + stretched, str(row.trained), *cells])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = [
+        "  ".join(
+            f"{cell:{'<' if n < 2 else '>'}{width}}"
+            for n, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    ]
+    return [
+        "val_loss, nats for each token of the whole validation split, in windows without overlap:",
+        *shown,
+        *(f"error {number}: {reason}" for reason, number in reasons.items()),
+    ]
+
+
+def _flat(row: "LengthRow", contexts: list[int]) -> list[tuple[str, float | str]]:
+    how = "" if row.extension == "none" else f"_{row.extension}"
+    return [
+        (f"{'val_loss' if isinstance(x, float) else 'error'}_at_{n}{how}", x)
+        for n, x in zip(contexts, row.losses, strict=True)
+    ]
+
+
+def _finite(value: float | str) -> float | str | None:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,9 +6,10 @@ from typing import Any
 
 from atento.errors import UserError
 
-__all__ = ["KINDS", "ModelConfig"]
+__all__ = ["EXTENSIONS", "KINDS", "ModelConfig"]
 
 KINDS = ("decoder", "encoder")
+EXTENSIONS = ("none", "linear", "ntk", "yarn")
 OWN_MASKS = {"decoder": "Causal()", "encoder": "Full()"}
 BASE = 10_000.0
 
@@ -55,9 +56,7 @@ class ModelConfig:
         "learned", "sinusoidal", "rotary", "alibi", "none", says="how a token's place is told"
     )
     base: float = _at_least(2, BASE, "of sinusoidal and rotary positions: how slow the slowest is")
-    extension: str = _one_of(
-        "none", "linear", "ntk", "yarn", says="how rotary positions go beyond the context"
-    )
+    extension: str = _one_of(*EXTENSIONS, says="how rotary positions go beyond the context")
     factor: float = _at_least(1, 1.0, "of the extension: how many times the context")
     norm: str = _one_of("layer", "rms", says="how each token is normalised")
     activation: str = _one_of(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from atento.data.corpus import Corpus, corpus
-from atento.data.text import split
+from atento.data.text import Tokens, split
 from atento.data.tokenizers import Characters, Tokenizer, load_tokenizer
 from atento.errors import UserError
 from atento.models.choose import Sampling
@@ -20,6 +20,7 @@ from atento.models.generate import generate_several
 from atento.models.storage import load_model, read_json
 from atento.tasks.filling import BLANK, Guess, filled, guesses
 from atento.tasks.language import bits, objective, perplexity, validation_loss
+from atento.tasks.lengths import loss_at
 from atento.tasks.recipe import Recipe
 from atento.tasks.report import shown, write_report
 from atento.tasks.speech import WARMTH, Speech, beginning, spoken
@@ -142,25 +143,20 @@ class Run:
             "an encoder fills in blanks: atento train masked-shakespeare."
         )
 
-    def evaluate(self) -> dict[str, float]:
+    def evaluate(
+        self, contexts: Sequence[int] = (), *, extension: str = "none"
+    ) -> dict[str, float]:
         """How well the saved model foretells the whole validation split of the run's own text.
 
         `val_loss`, `perplexity`, `bits_per_character` (`bits_per_token` where tokens are not
         characters), and `context` and `val_tokens`: how many tokens were seen at once, and judged.
         Of an encoder, which foretells each token while it is hidden with others, also `masked`,
-        their share.
+        their share. For each of `contexts` also `val_loss_at_N`, in windows of N, with rotary
+        positions stretched by an extension where one is named.
         """
-        if self.recipe is None:
-            raise UserError(
-                f"{str(self.folder)!r} holds a model but no {RECIPE}, which says what it was "
-                "trained on. Evaluate the folder of its run."
-            )
-        held = corpus(self.recipe.data, tokenizer=self.tokenizer)
-        check_source(self.folder, held)
-        _, validation = split(held.tokens, self.config.context)
-        asking = objective(self.config, self.recipe.train)
+        validation, asking = self.validation(), objective(self.config, self.trained.train)
         loss = validation_loss(self.model, validation, self.config.context, asking)
-        hidden = {"masked": self.recipe.train.masked} if self.config.kind == "encoder" else {}
+        hidden = {"masked": self.trained.train.masked} if self.config.kind == "encoder" else {}
         unit = "character" if isinstance(self.tokenizer, Characters) else "token"
         return {
             "val_loss": loss,
@@ -169,7 +165,29 @@ class Run:
             "context": self.config.context,
             "val_tokens": asking.judged(len(validation)),
             **hidden,
+            **{
+                f"val_loss_at_{n}": loss_at(
+                    self.model, self.config, validation, n, extension, asking
+                )
+                for n in contexts
+            },
         }
+
+    def validation(self) -> Tokens:
+        """The tokens by which the run was judged, of its own text, which must be as it was."""
+        held = corpus(self.trained.data, tokenizer=self.tokenizer)
+        check_source(self.folder, held)
+        return split(held.tokens, self.config.context)[1]
+
+    @property
+    def trained(self) -> Recipe:
+        """The recipe; where only a model was left, an error."""
+        if self.recipe is None:
+            raise UserError(
+                f"{str(self.folder)!r} holds a model but no {RECIPE}, which says what it was "
+                "trained on. Evaluate the folder of its run."
+            )
+        return self.recipe
 
     def report(self, lang: str | None = None) -> Path:
         """Writes report.html into the run's folder, in `pt` or `en`, else as LANG says.
