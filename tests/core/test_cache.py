@@ -278,6 +278,22 @@ def test_tokens_that_do_not_fit_are_named_and_the_cache_is_unharmed(name, named,
     assert (out - plain(q, k[:, :, :5], v[:, :, :5])).abs().max() < EXACT
 
 
+def test_a_growing_cache_goes_on_with_the_rows_that_are_selected():
+    k, v = (torch.randn(3, 2, 5, 7, generator=torch.Generator().manual_seed(n)) for n in (1, 2))
+    places = torch.tensor([[-1, -1, 0, 1, 2], [0, 1, 2, 3, 4], [-1, 0, 1, 2, 3]])
+    rows = torch.tensor([2, 0, 2, 1])
+    for given in (None, places):
+        cache = GrowingCache()
+        cache.select(torch.tensor([0]))  # nothing is there yet
+        cache.update(k[:, :, :4], v[:, :, :4], None if given is None else given[:, :4])
+        cache.select(rows)
+        new = None if given is None else given[rows, 4:]
+        keys, values, at = cache.update(k[rows, :, 4:], v[rows, :, 4:], new)
+        assert torch.equal(keys, k[rows])
+        assert torch.equal(values, v[rows])
+        assert at == 4 if given is None else torch.equal(at.k, places[rows])
+
+
 @pytest.mark.parametrize("name", CACHES)
 @pytest.mark.parametrize("shape", [(4,), (2, 6), (3, 5), (1, 4)], ids=str)
 def test_positions_are_one_for_each_new_token(name, shape):

@@ -15,7 +15,24 @@ from atento.models.config import ModelConfig
         ({"layers": 0}, "model.layers must be at least 1; got 0"),
         ({"dropout": 1.0}, "below 1"),
         ({"dropout": float("nan")}, "below 1"),
-        ({"kind": "gpt"}, "model.kind must be one of decoder, encoder; got 'gpt'"),
+        ({"kind": "gpt"}, "one of decoder, encoder, encoder-decoder, recurrent; got 'gpt'"),
+        ({"attention": "general"}, "must be one of dot, none in a model of kind decoder"),
+        ({"kind": "encoder-decoder", "attention": "none"}, "must be one of dot in a model"),
+        ({"fed": True}, "model.fed is for models of kind recurrent; got True in .* decoder. Leave"),
+        ({"shared": False}, "for models of kind encoder-decoder and recurrent"),
+        (
+            {"kind": "recurrent", "heads": 4},
+            "model.heads is for .*; got 4 in one of kind recurrent",
+        ),
+        ({"kind": "recurrent", "mask": "Causal()"}, "model.mask is for"),
+        ({"kind": "recurrent", "fed": True, "attention": "additive"}, "of no use"),
+        ({"kind": "recurrent", "bidirectional": True, "width": 5}, "Try --model.width 6"),
+        (
+            {"kind": "recurrent", "source_vocabulary": 7, "vocabulary": 5},
+            "model.shared must be fal",
+        ),
+        ({"kind": "encoder-decoder", "width": 10, "heads": 3}, "Try --model.width 12"),
+        ({"placement": "sandwich"}, "model.placement must be one of pre, post"),
         ({"attention": "full"}, "model.attention must be one of dot, none"),
         ({"positions": "rope"}, "one of learned, sinusoidal, rotary, alibi, none"),
         ({"norm": "batch"}, "model.norm must be one of layer, rms"),
@@ -57,6 +74,8 @@ def test_a_config_is_frozen() -> None:
 def test_the_mask_unless_given_is_the_kinds_own() -> None:
     assert ModelConfig().mask == "Causal()"
     assert ModelConfig(kind="encoder").mask == "Full()"
+    assert ModelConfig(kind="encoder-decoder").mask == "Causal()"
+    assert ModelConfig(kind="recurrent").mask == ""
     assert ModelConfig(kind="encoder", mask="Window(3, 3)").mask == "Window(3, 3)"
 
 

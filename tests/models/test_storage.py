@@ -18,6 +18,12 @@ from models.test_build import SMALL, VARIANTS
 CONFIG = ModelConfig(
     width=12, layers=2, heads=3, context=7, vocabulary=11, dropout=0.1, mask="Causal() & Window(3)"
 )
+PAIRED: list[dict[str, Any]] = [
+    {"kind": "encoder-decoder"},
+    {"kind": "encoder-decoder", "shared": False, "source_vocabulary": 13, "placement": "post"},
+    {"kind": "recurrent", "attention": "additive", "bidirectional": True},
+    {"kind": "recurrent", "attention": "none", "unit": "lecture-gru", "tied": False},
+]
 
 
 @pytest.fixture
@@ -119,6 +125,17 @@ def test_every_variant_comes_back_as_it_went(given: dict[str, Any], tmp_path: Pa
     assert read == config
     tokens = torch.randint(13, (2, 7))
     assert torch.equal(again(tokens), model(tokens))
+
+
+@pytest.mark.parametrize("given", PAIRED, ids=str)
+def test_models_of_pairs_come_back_as_they_went(given: dict[str, Any], tmp_path: Path) -> None:
+    config = ModelConfig(width=12, context=7, vocabulary=11, **given)
+    model = build(config).eval()
+    save_model(model, config, tmp_path)
+    again, read = load_model(tmp_path)
+    assert read == config
+    source, target = torch.randint(11, (2, 7)), torch.randint(11, (2, 5))
+    assert torch.equal(again(source, target), model(source, target))
 
 
 def test_a_config_from_before_a_field_was_known_has_its_default(saved: Path) -> None:

@@ -51,6 +51,13 @@ class GrowingCache:
             return k, v, before
         return k, v, Positions(self._positions[:, before:], self._positions)
 
+    def select(self, rows: Tensor) -> None:
+        """Goes on with these sequences, Int[B'], in this order; one may be there several times."""
+        if self._k is not None and self._v is not None:
+            self._k, self._v = self._k[rows], self._v[rows]
+        if self._positions is not None:
+            self._positions = self._positions[rows]
+
     def _appended(self, positions: Tensor | None, before: int, k: Tensor) -> Tensor:
         batch, new = k.shape[0], k.shape[2]
         old = self._positions

@@ -9,10 +9,12 @@ from torch import nn
 from atento.layers.attention import Attention
 from atento.layers.embedding import TokenEmbedding
 from atento.layers.feedforward import FeedForward
+from atento.layers.lookback import Bahdanau, FixedContext, Lookback, Luong
 from atento.layers.norm import LayerNorm, RMSNorm
 from atento.layers.positions import Learned
+from atento.layers.recurrent import Recurrent
 from atento.models.build import build
-from atento.models.config import ModelConfig
+from atento.models.config import ATTENTIONS, ModelConfig
 
 __all__ = ["Count", "count", "counts"]
 
@@ -25,6 +27,7 @@ class Count:
     positions: int = 0
     attention: int = 0
     feedforward: int = 0
+    recurrent: int = 0
     norms: int = 0  # those of queries and keys too
     head: int = 0
     other: int = 0
@@ -60,13 +63,15 @@ def count(model: nn.Module) -> Count:
 
 
 def counts(config: ModelConfig) -> dict[str, Count]:
-    """`model.attention` → its count: the model as it is, and the same without its attention.
+    """`model.attention` → its count, for every attention that a model of this kind can have.
 
     Nothing is allocated, however large the model.
     Claim: test_count.py::test_without_attention_the_rest_counts_the_same
+    Claim: test_recurrent_models.py::test_luongs_scores_have_fewer_parameters_than_bahdanaus
     """
+    kinds = ATTENTIONS[config.kind]
     with torch.device("meta"):
-        return {kind: count(build(replace(config, attention=kind))) for kind in ("dot", "none")}
+        return {kind: count(build(replace(config, attention=kind))) for kind in kinds}
 
 
 def _parameters(module: nn.Module, part: str) -> Iterator[tuple[str, nn.Parameter]]:
@@ -85,8 +90,10 @@ def _part(module: nn.Module) -> str | None:
             return "embedding"
         case Learned():
             return "positions"
-        case Attention():
+        case Attention() | Lookback():
             return "attention"
+        case Recurrent() | FixedContext() | Luong() | Bahdanau():
+            return "recurrent"
         case FeedForward():
             return "feedforward"
         case LayerNorm() | RMSNorm():
