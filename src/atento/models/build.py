@@ -30,9 +30,10 @@ from atento.models.mask import mask_from
 from atento.models.recurrent import RecurrentEncoderDecoder
 from atento.models.transformer import Stack
 
-__all__ = ["build", "drawing_words"]
+__all__ = ["Model", "build", "drawing_words", "for_text"]
 
 Alone = TypeVar("Alone", Decoder, Encoder)
+Model = Decoder | Encoder | EncoderDecoder | RecurrentEncoderDecoder
 
 CHECKED = 1024  # positions up to which a mask is tried for looking ahead
 # GPT-2's. With torch's own, wider ones lecture 003's model ends at 2.11 instead of 2.00 on Tiny
@@ -40,9 +41,7 @@ CHECKED = 1024  # positions up to which a mask is tried for looking ahead
 SPREAD = 0.02
 
 
-def build(
-    config: ModelConfig,
-) -> Decoder | Encoder | EncoderDecoder | RecurrentEncoderDecoder:
+def build(config: ModelConfig) -> Model:
     """A new model with weights drawn from torch's generator.
 
     Claim: test_build.py::test_the_defaults_draw_the_same_weights_as_ever
@@ -58,6 +57,16 @@ def build(
             return _transformer(Encoder, config)
         case _:
             return _transformer(Decoder, config)
+
+
+def for_text(model: Model) -> Decoder | Encoder:
+    """The model, which must be one of a single text; one that needs two is refused."""
+    if not isinstance(model, Decoder | Encoder):
+        raise UserError(
+            "model.kind must be decoder or encoder, which learn from a text; got a model that "
+            f"turns one text into another ({type(model).__name__}). Leave model.kind out."
+        )
+    return model
 
 
 def _transformer(kind: type[Alone], config: ModelConfig) -> Alone:

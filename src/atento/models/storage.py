@@ -12,10 +12,8 @@ from safetensors.torch import save as bytes_of
 from torch import Tensor, nn
 
 from atento.errors import UserError
-from atento.models.build import build
+from atento.models.build import Model, build
 from atento.models.config import ModelConfig
-from atento.models.decoder import Decoder
-from atento.models.encoder import Encoder
 from atento.models.format import MARK, check_format
 
 __all__ = ["load_model", "read_json", "read_tensors", "save_model", "write", "write_tensors"]
@@ -32,7 +30,7 @@ def save_model(model: nn.Module, config: ModelConfig, folder: Path) -> None:
     write_tensors(folder / WEIGHTS, model.state_dict())
 
 
-def load_model(folder: Path, device: str = "cpu") -> tuple[Decoder | Encoder, ModelConfig]:
+def load_model(folder: Path, device: str = "cpu") -> tuple[Model, ModelConfig]:
     """The model of a folder, in evaluation mode, and its config.
 
     Claim: test_storage.py::test_a_loaded_model_gives_the_same_logits

@@ -14,7 +14,7 @@ from atento.data.ngrams import baselines
 from atento.data.questions import Hidden, NextToken, Objective, Questions
 from atento.data.text import Tokens, split
 from atento.data.tokenizers import Tokenizer
-from atento.models.build import build
+from atento.models.build import build, for_text
 from atento.models.config import ModelConfig
 from atento.models.decoder import Decoder
 from atento.models.encoder import Encoder
@@ -94,7 +94,7 @@ def language(corpus: Corpus, settings: ModelConfig, train: Train, device: torch.
     training, validation = split(corpus.tokens, settings.context)
     config = replace(settings, vocabulary=len(corpus.tokenizer))
     return Language(
-        model=build(config).to(device),
+        model=for_text(build(config)).to(device),
         config=config,
         tokenizer=corpus.tokenizer,
         training=training,

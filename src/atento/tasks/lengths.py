@@ -5,7 +5,7 @@ from dataclasses import replace
 from atento.data.questions import Objective
 from atento.data.text import Tokens
 from atento.errors import UserError
-from atento.models.build import build
+from atento.models.build import build, for_text
 from atento.models.config import EXTENSIONS, ModelConfig
 from atento.models.decoder import Decoder
 from atento.models.encoder import Encoder
@@ -54,6 +54,6 @@ def extended(
             f"{config.positions!r}. Leave it out."
         )
     factor = max(1.0, context / config.context)
-    made = build(replace(config, extension=extension, factor=factor))
+    made = for_text(build(replace(config, extension=extension, factor=factor)))
     made.load_state_dict(model.state_dict())
     return made.to(next(model.parameters()).device).eval()

@@ -12,6 +12,7 @@ from atento.data.corpus import Corpus, corpus
 from atento.data.text import Tokens, split
 from atento.data.tokenizers import Characters, Tokenizer, load_tokenizer
 from atento.errors import UserError
+from atento.models.build import for_text
 from atento.models.choose import Sampling
 from atento.models.config import ModelConfig
 from atento.models.decoder import Decoder
@@ -236,7 +237,7 @@ def load(folder: str | Path) -> Run:
             "not belong together."
         )
     recipe = Recipe.read(str(home / RECIPE)) if (home / RECIPE).is_file() else None
-    return Run(home, model, config, held, recipe, read_metrics(home))
+    return Run(home, for_text(model), config, held, recipe, read_metrics(home))
 
 
 def check_source(folder: Path, text: Corpus) -> None:
