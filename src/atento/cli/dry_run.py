@@ -35,8 +35,9 @@ def run(argv: list[str]) -> int:
     from atento.tasks.start import dry_run
 
     out = given.pop("out", None)
-    found, folder, device = dry_run(recipe, out=out, **given)
-    if seen & {"-q", "--quiet"}:
+    quiet = bool(seen & {"-q", "--quiet"})
+    found, folder, device = dry_run(recipe, out=out, quiet=quiet, **given)
+    if quiet:
         return 0
     made, task = found.described, found.task
     end = time.localtime(time.time() + found.seconds)

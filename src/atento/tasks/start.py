@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from atento import __version__
-from atento.data.corpus import Corpus, corpus
+from atento.data.corpus import Corpus, Progress, corpus
 from atento.data.ngrams import SMOOTHING
 from atento.data.sources import absolute
 from atento.data.tokenizers import load_tokenizer
@@ -24,6 +24,7 @@ from atento.models.format import MARK
 from atento.models.storage import read_json, write
 from atento.tasks.about import about
 from atento.tasks.language import Language, language
+from atento.tasks.reading import reading
 from atento.tasks.recipe import Recipe
 from atento.tasks.rehearse import Rehearsal, rehearse
 from atento.tasks.run import ENVIRONMENT, RECIPE, TOKENIZER, Run, check_source, load
@@ -56,7 +57,8 @@ def train(
     before anything is written.
     """
     going_on = resume or resume_previous
-    plan = _resumed(recipe, out, options) if going_on else _begun(recipe, out, options)
+    with reading(quiet) as far:
+        plan = (_resumed if going_on else _begun)(recipe, out, options, far)
     tell = progress(quiet)
     device = device_here()
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
@@ -93,6 +95,7 @@ def dry_run(
     recipe: str | Path | Recipe,
     *,
     out: str | Path | None = None,
+    quiet: bool = False,
     **options: Any,  # kwargs: those of train
 ) -> tuple[Rehearsal, Path, str]:
     """What `train` would do, where, and on which device; `out` is left as it is.
@@ -100,7 +103,8 @@ def dry_run(
     Three steps are measured, after a first one.
     Claim: test_rehearse.py::test_a_dry_run_writes_nothing
     """
-    plan = _begun(recipe, out, options)
+    with reading(quiet) as far:
+        plan = _begun(recipe, out, options, far)
     device = device_here()
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         measured = rehearse(_task(plan, device), plan.recipe.train)
@@ -122,7 +126,9 @@ class _Plan:
     resumed: bool
 
 
-def _begun(recipe: str | Path | Recipe, out: str | Path | None, options: dict[str, Any]) -> _Plan:
+def _begun(
+    recipe: str | Path | Recipe, out: str | Path | None, options: dict[str, Any], far: Progress
+) -> _Plan:
     name, base = _named(recipe)
     whole = base.with_options(options)
     folder = next_folder(name) if out is None else Path(out).expanduser()
@@ -133,13 +139,15 @@ def _begun(recipe: str | Path | Recipe, out: str | Path | None, options: dict[st
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"out must be a new or empty folder; {str(folder)!r} is not. Name another.")
-    text = corpus(whole.data)
+    text = corpus(whole.data, progress=far)
     # The recipe of a run must mean the same from any folder.
     whole = replace(whole, data=replace(whole.data, source=text.source))
     return _Plan(name, whole, folder, text, False)
 
 
-def _resumed(recipe: str | Path | Recipe, out: str | Path | None, options: dict[str, Any]) -> _Plan:
+def _resumed(
+    recipe: str | Path | Recipe, out: str | Path | None, options: dict[str, Any], far: Progress
+) -> _Plan:
     name, base = _named(recipe)
     folder = _last(name) if out is None else Path(out).expanduser()
     if not (folder / RECIPE).is_file():
@@ -166,7 +174,7 @@ def _resumed(recipe: str | Path | Recipe, out: str | Path | None, options: dict[
                 f"--{option} must stay {before!r}, as {str(folder)!r} began; got {value!r}. Leave "
                 "it out, or begin a new run. Only --train.steps may grow."
             )
-    text = corpus(wanted.data, tokenizer=load_tokenizer(folder / TOKENIZER))
+    text = corpus(wanted.data, tokenizer=load_tokenizer(folder / TOKENIZER), progress=far)
     check_source(folder, text)
     return _Plan(name, wanted, folder, text, True)
 
