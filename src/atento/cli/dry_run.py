@@ -34,9 +34,8 @@ def run(argv: list[str]) -> int:
     spin_briefly()
     from atento.tasks.start import dry_run
 
-    out = given.pop("out", None)
     quiet = bool(seen & {"-q", "--quiet"})
-    found, folder, device = dry_run(recipe, out=out, quiet=quiet, **given)
+    found, folder, device = dry_run(recipe, out=given.pop("out", None), quiet=quiet, **given)
     if quiet:
         return 0
     made, task = found.described, found.task
