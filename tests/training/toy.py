@@ -13,6 +13,7 @@ from atento.models.config import ModelConfig
 from atento.models.storage import write_tensors
 from atento.training.checkpoint import State
 from atento.training.config import Train
+from atento.training.distributed import share
 from atento.training.loop import fit
 from atento.training.progress import Quiet
 
@@ -23,17 +24,19 @@ SETTINGS = {"batch": 5, "rate": 0.01, "warmup": 3, "evaluate_every": 5, "checkpo
 class Toy:
     """Foretells the next of tokens in which t is mostly followed by 3 t + 1 mod 11."""
 
-    def __init__(self, config: ModelConfig = CONFIG, log: Path | None = None) -> None:
+    def __init__(
+        self, config: ModelConfig = CONFIG, log: Path | None = None, batch: int = 5
+    ) -> None:
         torch.manual_seed(7)
         self.model = build(config)
-        self.log = log
+        self.log, self.batch = log, batch
 
     def loss(self, number: int) -> Tensor:
         if self.log:
             descriptor = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             os.write(descriptor, f"{number}\n".encode())
             os.close(descriptor)
-        return self._loss(self.tokens(5, number))
+        return self._loss(share(self.tokens(self.batch, number)))
 
     def tokens(self, batch: int, number: int) -> Tensor:
         generator = torch.Generator().manual_seed(number)
@@ -72,6 +75,6 @@ def train(
         def say(self, line: str) -> None:
             hook(line)
 
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     config = Train(**(SETTINGS | {"steps": 17} | (given or {})))  # type: ignore[arg-type]
     return fit(task or Toy(), config, folder, "a hash", Heard(), resume_previous=resume_previous)

@@ -5,9 +5,11 @@ Each verb is a file of this folder with `run(argv: list[str]) -> int`. What a us
 keep their traceback.
 """
 
+import contextlib
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 
 from atento import __version__
 from atento.errors import UserError
@@ -31,10 +33,12 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     _never_fail_on_a_character()
     try:
-        code = _run(argv)
-        sys.stdout.flush()
+        with contextlib.nullcontext() if _speaks() else _silence():
+            code = _run(argv)
+            sys.stdout.flush()
     except UserError as error:
-        print(f"atento: {' '.join(str(error).split())}", file=sys.stderr)
+        if _speaks():
+            print(f"atento: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -77,6 +81,20 @@ def _unknown(verb: str) -> str:
     near = difflib.get_close_matches(verb, VERBS, n=1)
     hint = f"Did you mean `atento {near[0]}`?" if near else "`atento --help` lists them all."
     return f"verb must be one of {', '.join(VERBS)}; got {verb!r}. {hint}"
+
+
+def _speaks() -> bool:
+    """Whether this process is alone, or the first of those that torchrun started to train as one.
+
+    The others stop where the first one does, and it says why.
+    """
+    return os.environ.get("RANK", "0") == "0" or "WORLD_SIZE" not in os.environ
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
+        yield
 
 
 def _never_fail_on_a_character() -> None:

@@ -22,6 +22,7 @@ from atento.models.storage import save_model
 from atento.tasks.saying import words_of
 from atento.tasks.sentence import sentence
 from atento.training.config import Train
+from atento.training.distributed import share
 
 __all__ = [
     "Language",
@@ -56,7 +57,9 @@ class Language:
         asked = self.objective.drawn(
             self.training, self.config.context, self.batch, self.seed, step
         )
-        return loss_of(self.model, asked, self.smoothing)
+        shown, targets, places = asked
+        mine = Questions(share(shown), share(targets), None if places is None else share(places))
+        return loss_of(self.model, mine, self.smoothing)
 
     def evaluate(self) -> dict[str, float]:
         """`val_loss`, over the whole validation split, never smoothed."""

@@ -5,7 +5,7 @@ import platform
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,11 @@ from atento.tasks.rehearse import Rehearsal, rehearse
 from atento.tasks.run import ENVIRONMENT, RECIPE, TOKENIZER, Run, check_source, load
 from atento.training.checkpoint import latest, step_of
 from atento.training.device import device_here, device_name
+from atento.training.distributed import check_share, first, from_first, in_turn, joined, processes
 from atento.training.lock import locked
 from atento.training.loop import fit
 from atento.training.precision import precision_for
+from atento.training.progress import Progress as Teller
 from atento.training.progress import progress
 from atento.training.words import training_words
 
@@ -57,29 +59,45 @@ def train(
     before anything is written.
     """
     going_on = resume or resume_previous
-    with reading(quiet) as far:
-        plan = (_resumed if going_on else _begun)(recipe, out, options, far)
-    tell = progress(quiet)
-    device = device_here()
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        task = _task(plan, device)
-        with _own_folder(plan.folder):
+    with joined(), ExitStack() as held:
+        tell, device = progress(quiet or not first()), device_here()
+        place = from_first(lambda: str(out or _place(recipe, going_on)))
+
+        def made() -> tuple[_Plan, Language, dict[str, Any]]:
+            if not first():
+                plan = _followed(Path(place))
+                return plan, _task(plan, device), {}
+            with reading(quiet) as far:
+                plan = (_resumed if going_on else _begun)(recipe, place, options, far)
+            check_share(plan.recipe.train.batch)
+            task = _task(plan, device)
+            held.enter_context(_own_folder(plan.folder))
             facts = about(plan.text, task)
             _prepare(plan, task, device, facts)
+            return plan, task, facts
+
+        held.enter_context(torch.random.fork_rng(devices=range(torch.cuda.device_count())))
+        plan, task, facts = in_turn(made)
+        if first():
             tell.say(_header(plan, task, device))
             beside = _stand_beside(task, facts["baselines"])
             for line in (*plan.text.survey.sentences(), beside, _how(plan, task)):
                 tell.say(line)
-            try:
-                train_settings, sha = plan.recipe.train, plan.text.sha256
-                fit(task, train_settings, plan.folder, sha, tell, resume_previous=resume_previous)
-            except KeyboardInterrupt:
-                tell.say(_stopped(plan))
-                if (plan.folder / "model.safetensors").is_file():
-                    load(plan.folder).report()
-                raise
-            run = load(plan.folder)
-            run.report()
+        return _trained(plan, task, tell, resume_previous)
+
+
+def _trained(plan: "_Plan", task: Language, tell: Teller, resume_previous: bool) -> Run:
+    try:
+        settings, sha = plan.recipe.train, plan.text.sha256
+        fit(task, settings, plan.folder, sha, tell, resume_previous=resume_previous)
+    except KeyboardInterrupt:
+        tell.say(_stopped(plan))
+        if first() and (plan.folder / "model.safetensors").is_file():
+            load(plan.folder).report()
+        raise
+    run = load(plan.folder)
+    if first():
+        run.report()
     return run
 
 
@@ -179,6 +197,20 @@ def _resumed(
     return _Plan(name, wanted, folder, text, True)
 
 
+def _followed(folder: Path) -> _Plan:
+    """The plan that the first of several processes has written down."""
+    recipe = Recipe.read(str(folder / RECIPE))
+    text = corpus(recipe.data, tokenizer=load_tokenizer(folder / TOKENIZER))
+    check_source(folder, text)
+    return _Plan("", recipe, folder, text, True)
+
+
+def _place(recipe: str | Path | Recipe, going_on: bool) -> Path:
+    """The run's folder where none is named."""
+    name, _ = _named(recipe)
+    return _last(name) if going_on else next_folder(name)
+
+
 def _named(recipe: str | Path | Recipe) -> tuple[str, Recipe]:
     """The recipe, and the name that its runs go by."""
     if isinstance(recipe, Recipe):
@@ -237,6 +269,7 @@ def _prepare(plan: _Plan, task: Language, device: torch.device, facts: dict[str,
         "device": device_name(device),
         "parameters": _parameters(task),
         "precision": precision_for(plan.recipe.train.precision, task.model),
+        "processes": processes(),
         "data": facts,
     }
     try:

@@ -1,9 +1,9 @@
 """Checkpoints: everything a run needs to go on as if it had never stopped.
 
 A checkpoint is a folder, checkpoint/step-N: model.safetensors, optimizer.safetensors (its state,
-the sum of losses since the last record, averaged weights, the random generators) and state.json,
-which has the SHA-256 of the others and of itself. It is written under another name and renamed, and
-renamed before it is removed, so there is never half of one; the last two are kept.
+the sum of losses since the last record, averaged weights, every process's random generators) and
+state.json, which has the SHA-256 of the others and of itself. It is written under another name and
+renamed, and renamed before it is removed, so there is never half of one; the last two are kept.
 """
 
 import hashlib
@@ -28,6 +28,7 @@ from atento.models.storage import write
 __all__ = [
     "Damaged",
     "State",
+    "generator_states",
     "latest",
     "load_checkpoint",
     "load_latest",
@@ -53,6 +54,7 @@ class State:
     stale: int = 0  # records since the best one
     source: str = ""  # SHA-256 of what is learned from
     precision: str = "float32"  # of the matrix products, as "auto" came out when it began
+    processes: int = 1  # that trained together
 
 
 def save_checkpoint(
@@ -61,15 +63,21 @@ def save_checkpoint(
     model: nn.Module,
     held: Sequence[Optimizer],
     extra: Mapping[str, Tensor],
+    generators: Sequence[Mapping[str, Tensor]] = (),
 ) -> None:
-    """Writes checkpoint/step-N in a run's folder; `extra` are tensors by names of the caller's."""
+    """Writes checkpoint/step-N in a run's folder; `extra` are tensors by names of the caller's.
+
+    `generators` are the states of each process's, by rank; this process's alone unless given.
+    """
     home = folder / "checkpoint"
     whole, part = home / f"step-{state.step:08}", home / f".step-{state.step:08}"
     for leftover in home.glob(".*"):  # of a process that was killed
         shutil.rmtree(leftover, ignore_errors=True)
     part.mkdir(parents=True)
     try:
-        tensors = dict(_flat(held)) | _generators() | {f"extra.{k}": x for k, x in extra.items()}
+        tensors = dict(_flat(held)) | {f"extra.{k}": x for k, x in extra.items()}
+        for rank, states in enumerate(generators or [generator_states()]):
+            tensors |= {_of_rank(rank, name): x for name, x in states.items()}
         files = {
             MODEL: _written(part / MODEL, model.state_dict()),
             OPTIMIZER: _written(part / OPTIMIZER, tensors),
@@ -103,6 +111,7 @@ def load_latest(
     held: Sequence[Optimizer],
     extra: Mapping[str, Tensor],
     tell: Callable[[str], None] | None = None,
+    rank: int = 0,
 ) -> State | None:
     """Where the last checkpoint of a run's folder stood, filled in; None where there is none.
 
@@ -112,7 +121,7 @@ def load_latest(
     damaged: list[Path] = []
     for checkpoint in reversed(_found(folder)):
         try:
-            state = load_checkpoint(checkpoint, model, held, extra)
+            state = load_checkpoint(checkpoint, model, held, extra, rank)
         except Damaged as error:
             if tell is None:
                 raise Damaged(f"{error} {_remedy(folder, checkpoint)}") from error
@@ -130,9 +139,16 @@ def load_latest(
 
 
 def load_checkpoint(
-    checkpoint: Path, model: nn.Module, held: Sequence[Optimizer], extra: Mapping[str, Tensor]
+    checkpoint: Path,
+    model: nn.Module,
+    held: Sequence[Optimizer],
+    extra: Mapping[str, Tensor],
+    rank: int = 0,
 ) -> State:
-    """Fills model, optimizers, `extra` and torch's generators, and returns where the run stood."""
+    """Fills model, optimizers, `extra` and torch's generators, and returns where the run stood.
+
+    The generators get the states of that rank, or are left alone where fewer processes trained.
+    """
     settings = _settings(checkpoint)
     weights, tensors = (_read(checkpoint / n, settings["files"][n]) for n in (MODEL, OPTIMIZER))
     try:
@@ -140,8 +156,10 @@ def load_checkpoint(
         _fill(held, tensors)
         for name, x in extra.items():
             x.copy_(tensors[f"extra.{name}"])
-        _set_generators(tensors)
-        state = State(**{f.name: settings[f.name] for f in fields(State)})
+        # What a checkpoint of an earlier atento does not say has its default.
+        state = State(**{f.name: settings[f.name] for f in fields(State) if f.name in settings})
+        if rank < state.processes:
+            _set_generators(tensors, rank)
     except (KeyError, RuntimeError, ValueError) as error:
         raise UserError(
             f"{checkpoint} does not fit this run's model: {error}. Delete that folder to go on "
@@ -224,15 +242,18 @@ def _fill(held: Sequence[Optimizer], tensors: Mapping[str, Tensor]) -> None:
         optimizer.load_state_dict(content)
 
 
-def _generators() -> dict[str, Tensor]:
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return {"generator.cpu": torch.get_rng_state()} | {
-        f"generator.cuda.{n}": held for n, held in enumerate(cuda)
-    }
+def generator_states() -> dict[str, Tensor]:
+    """The states of this process's random generators."""
+    cuda = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
+    return {"cpu": torch.get_rng_state()} | cuda
 
 
-def _set_generators(tensors: Mapping[str, Tensor]) -> None:
-    torch.set_rng_state(tensors["generator.cpu"])
-    for n in range(torch.cuda.device_count()):
-        if f"generator.cuda.{n}" in tensors:
-            torch.cuda.set_rng_state(tensors[f"generator.cuda.{n}"], n)
+def _set_generators(tensors: Mapping[str, Tensor], rank: int) -> None:
+    torch.set_rng_state(tensors[_of_rank(rank, "cpu")])
+    cuda = tensors.get(_of_rank(rank, "cuda"))
+    if cuda is not None and torch.cuda.is_available():
+        torch.cuda.set_rng_state(cuda)
+
+
+def _of_rank(rank: int, name: str) -> str:
+    return f"generator.{name}" if rank == 0 else f"generator.{name}.{rank}"

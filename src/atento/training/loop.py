@@ -4,11 +4,12 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
@@ -17,13 +18,32 @@ from torch.optim import Optimizer
 from atento.errors import UserError
 from atento.models.storage import write
 from atento.training.average import Average
-from atento.training.checkpoint import State, latest, load_latest, save_checkpoint
+from atento.training.checkpoint import (
+    State,
+    generator_states,
+    latest,
+    load_latest,
+    save_checkpoint,
+)
 from atento.training.config import Train
+from atento.training.distributed import (
+    anywhere,
+    average_gradients,
+    check_share,
+    everyones,
+    first,
+    from_first,
+    in_turn,
+    mean,
+    processes,
+    rank,
+    together,
+)
 from atento.training.interrupt import interruptible
 from atento.training.lock import locked
 from atento.training.optim import optimizers, set_rates
 from atento.training.precision import autocast, precision_for
-from atento.training.progress import Progress
+from atento.training.progress import Progress, Quiet
 from atento.training.recompute import recomputed
 from atento.training.schedule import rate_at
 from atento.training.task import Task
@@ -48,22 +68,27 @@ def fit(
     Ctrl-C and SIGTERM save a checkpoint, then interrupt. Stopping and going on gives the same
     numbers, bit for bit on one CPU. Where the last checkpoint is damaged, `resume_previous` goes on
     from the one before it, and says so; otherwise that is an error. The folder is locked meanwhile.
+    Several processes do all this as one: the first writes, speaks and judges, and what is heard by
+    any of them is heard by all.
     Claim: test_resume.py::test_resuming_is_bit_identical_to_never_stopping
     Claim: test_killed.py::test_killed_at_any_moment_and_resumed_ends_with_the_same_bits
     """
-    with locked(folder), recomputed(task.model, config.recompute):
+    check_share(config.batch)
+    progress = progress if first() else Quiet()
+    with ExitStack() as held, recomputed(task.model, config.recompute):
+        from_first(lambda: held.enter_context(locked(folder)))
         loop = _Loop.begun(task, config, folder, source, progress, resume_previous)
         progress.begin(loop.state.step, config.steps)
         try:
             with interruptible() as interrupt:
                 while not loop.done:
                     loop.step()
-                    step = loop.state.step
+                    step, asked = loop.state.step, anywhere(interrupt.asked)
                     if step == config.steps or step % config.evaluate_every == 0:
                         loop.record()
-                    if loop.done or step % config.checkpoint_every == 0 or interrupt.asked:
+                    if loop.done or step % config.checkpoint_every == 0 or asked:
                         loop.save()
-                    if interrupt.asked and not loop.done:
+                    if asked and not loop.done:
                         raise KeyboardInterrupt
         finally:
             progress.end()
@@ -119,8 +144,8 @@ class _Loop:
         device = next(model.parameters()).device
         total = torch.zeros((), dtype=torch.float64, device=device)
         extra = _extra(total, average)
-        tell = progress.say if resume_previous else None
-        state = load_latest(folder, model, held, extra, tell)
+        tell = progress.say if resume_previous and first() else None
+        state = in_turn(lambda: load_latest(folder, model, held, extra, tell, rank()))
         if state is None:
             state = State(source=source, precision=precision_for(config.precision, model))
         if state.source != source:
@@ -128,11 +153,10 @@ class _Loop:
                 "data.source must be what the run began with; its content has changed since. "
                 "Bring the old text back, or begin a new run."
             )
-        kept = [r for r in read_metrics(folder) if r["step"] <= state.step]
-        with _disk(folder):
-            write(folder / METRICS, "".join(json.dumps(r) + "\n" for r in kept).encode())
-        seconds, now = (kept[-1]["seconds"] if kept else 0.0), time.monotonic()
-        watch = Watch(device)
+        if state.processes != processes():
+            state = _shared_anew(state, config.seed, progress)
+        seconds = from_first(lambda: _cut_back(folder, state.step))
+        watch, now = Watch(device), time.monotonic()
         return cls(task, config, folder, progress, held, average, total, watch, state, seconds, now)
 
     @property
@@ -164,30 +188,36 @@ class _Loop:
     def backward(self) -> Tensor:
         """The mean loss of the step's batches, whose gradients are summed into their mean."""
         count, losses = self.config.accumulate, []
-        for n in range(count):
-            with autocast(self.state.precision, self.total.device):
-                loss = self.task.loss(self.state.step * count + n)
-            (loss / count).backward()  # type: ignore[no-untyped-call]
-            losses.append(loss.detach())
-        return torch.stack(losses).mean()
+        with together():
+            for n in range(count):
+                with autocast(self.state.precision, self.total.device):
+                    loss = self.task.loss(self.state.step * count + n)
+                (loss / count).backward()  # type: ignore[no-untyped-call]
+                losses.append(loss.detach())
+        average_gradients(self.task.model.parameters())
+        return mean(torch.stack(losses).mean())
 
     def record(self) -> None:
         """Measures, appends to metrics.jsonl, and keeps the model if it is the best yet."""
         self.check()
+        value = from_first(self.judged)
+        better = value < self.state.best
+        best, stale = (value, 0) if better else (self.state.best, self.state.stale + 1)
+        self.state = replace(self.state, best=best, stale=stale, losses=0)
+        self.total.zero_()
+
+    def judged(self) -> float:
+        """The val_loss of the model as it is now, once it is recorded."""
         with self.average.in_place():
             metrics = self.task.evaluate()
-            step, value = self.state.step, metrics["val_loss"]
+            value = metrics["val_loss"]
             if not math.isfinite(value):
-                raise self.diverged("val_loss", Bad(step, value, self.watch.norm))
+                raise self.diverged("val_loss", Bad(self.state.step, value, self.watch.norm))
             self.write_record(metrics)
             if value < self.state.best:
                 with _disk(self.folder):
                     self.task.save(self.folder)
-                self.state = replace(self.state, best=value, stale=0)
-            else:
-                self.state = replace(self.state, stale=self.state.stale + 1)
-        self.total.zero_()
-        self.state = replace(self.state, losses=0)
+        return value
 
     def write_record(self, metrics: dict[str, float]) -> None:
         step, train_loss = self.state.step, float(self.total) / self.state.losses
@@ -203,9 +233,15 @@ class _Loop:
 
     def save(self) -> None:
         self.check()
-        extra = _extra(self.total, self.average)
-        with _disk(self.folder):
-            save_checkpoint(self.folder, self.state, self.task.model, self.held, extra)
+        extra, generators = _extra(self.total, self.average), everyones(generator_states())
+
+        def write_all() -> None:
+            with _disk(self.folder):
+                save_checkpoint(
+                    self.folder, self.state, self.task.model, self.held, extra, generators
+                )
+
+        from_first(write_all)
 
     def check(self) -> None:
         """Stops where a loss or a gradient since the last look was no number."""
@@ -222,6 +258,31 @@ class _Loop:
             f"--train.{option} {highest / 3:.2g} instead of {highest:g}; what {self.folder} holds "
             "is from before."
         )
+
+
+def _shared_anew(state: State, seed: int, progress: Progress) -> State:
+    """Where a run stands that this number of processes begins, or takes over from another number.
+
+    Batches are the same for any number; what dropout draws is not.
+    """
+    now = processes()
+    if state.step:
+        progress.say(
+            f"{state.processes} processes trained up to step {state.step}, and {now} go on: the "
+            "batches stay the same, and dropout draws other numbers."
+        )
+    if state.step or now > 1:
+        drawn = np.random.SeedSequence((seed, state.step, rank())).generate_state(1)
+        torch.manual_seed(int(drawn[0]))
+    return replace(state, processes=now)
+
+
+def _cut_back(folder: Path, step: int) -> float:
+    """Seconds of training up to a step, after which the folder has no record."""
+    kept = [r for r in read_metrics(folder) if r["step"] <= step]
+    with _disk(folder):
+        write(folder / METRICS, "".join(json.dumps(r) + "\n" for r in kept).encode())
+    return kept[-1]["seconds"] if kept else 0.0
 
 
 def _extra(total: Tensor, average: Average) -> dict[str, Tensor]:
