@@ -13,7 +13,7 @@ from atento.core.rotary import Rotary
 from atento.errors import UserError
 from atento.layers.attention import Attention
 from atento.layers.feedforward import FeedForward
-from atento.models.build import build, drawing_words
+from atento.models.build import build, drawing_words, for_text
 from atento.models.config import ModelConfig
 from models.plain import opinionated, plain_logits
 
@@ -67,6 +67,15 @@ def test_every_variant_equals_the_equations(given: dict[str, Any]) -> None:
         torch.testing.assert_close(
             model(tokens), plain_logits(config, model, tokens), rtol=1e-11, atol=1e-11
         )
+
+
+@pytest.mark.parametrize("kind", ["encoder-decoder", "recurrent"])
+def test_a_model_of_pairs_is_refused_where_there_is_one_text(kind: str) -> None:
+    model = build(ModelConfig(kind=kind, vocabulary=11))
+    with pytest.raises(UserError, match=r"must be decoder or encoder.*Leave model\.kind out"):
+        for_text(model)
+    alone = build(ModelConfig(vocabulary=11))
+    assert for_text(alone) is alone
 
 
 def test_the_defaults_draw_the_same_weights_as_ever() -> None:

@@ -13,11 +13,10 @@ from atento.data.corpus import corpus
 from atento.errors import UserError
 from atento.layers.attention import Attention
 from atento.layers.feedforward import FeedForward
-from atento.models.build import build, drawing_words
+from atento.models.build import build, drawing_words, for_text
 from atento.models.config import ModelConfig
 from atento.models.count import Count, count, counts
 from atento.models.mask import mask_from
-from atento.models.transformer import Transformer
 from atento.tasks.recipe import Recipe
 from atento.tasks.run import load
 from atento.training.config import Train
@@ -79,12 +78,7 @@ class Description:
 def describe(config: ModelConfig, batch: int) -> Description:
     """The model of a config, trained with so many windows in each step; nothing is allocated."""
     with torch.device("meta"):
-        model = build(config)
-    if not isinstance(model, Transformer):
-        raise UserError(
-            "what is described must be a decoder or an encoder, whose operations are counted; got "
-            f"a model of kind {config.kind}."
-        )
+        model = for_text(build(config))
     parameters = count(model)
     linear = [m for m in model.blocks.modules() if isinstance(m, nn.Linear)]
     attentions = [m for m in model.modules() if isinstance(m, Attention)]
