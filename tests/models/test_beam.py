@@ -153,7 +153,9 @@ def test_a_wider_beam_finds_the_likeliest_text_where_greedy_does_not() -> None:
             source, lengths = SOURCE[b : b + 1, : LENGTHS[b]], LENGTHS[b : b + 1]
             every, chances = [], []
             for n in range(3):
-                texts = torch.tensor(list(itertools.product(range(END), repeat=n))).view(-1, n)
+                texts = torch.tensor(
+                    list(itertools.product(range(END), repeat=n)), dtype=torch.long
+                )
                 told = torch.nn.functional.pad(texts, (1, 0), value=END)
                 asked = torch.nn.functional.pad(texts, (0, 1), value=END)
                 logits = model(source.expand(len(texts), -1), told)
