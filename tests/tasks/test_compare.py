@@ -102,17 +102,16 @@ def test_what_is_trained_is_not_trained_again(
 ) -> None:
     files = [*made.folder.glob("*/model.safetensors"), *made.folder.glob("*/metrics.jsonl")]
     before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
-    options = OPTIONS | {"source": str(home / "livro.txt"), "seed": 5, "evaluate_every": 6}
-    again = compare("text", home / "without.toml", seeds=2, out=made.folder, steps=12, **{
-        k: v for k, v in options.items() if k != "steps"
-    })  # fmt: skip
+    options = OPTIONS | {"source": home / "livro.txt", "steps": 12, "evaluate_every": 6, "seed": 5}
+    recipes = ("text", home / "without.toml")
+    again = compare(*recipes, seeds=2, out=made.folder, **options)
     assert {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in files} == before
     assert again.table == made.table
     said = capsys.readouterr().out
     assert said.count("trained already") == 4
     assert "step " not in said
     with pytest.raises(UserError, match=r"--train\.rate must stay 0\.01"):
-        compare("text", home / "without.toml", seeds=2, out=made.folder, **options | {"rate": 0.5})
+        compare(*recipes, seeds=2, out=made.folder, **options | {"rate": 0.5})
 
 
 def test_an_interrupted_comparison_goes_on_where_it_stopped(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+from typing import Any
 
 from atento.report.curves import Chart
 from atento.report.numbers import number, spelled
@@ -41,6 +42,16 @@ def plotted(chart: Chart) -> bytes:
         if math.isfinite(level.value):
             axes.axhline(level.value, color=colours["quiet"], linestyle=":", linewidth=1)
             ends.append((level.name, level.value, colours["quiet"]))
+    _named(axes, ends, chart)
+    _written(axes, chart)
+    content = io.BytesIO()
+    FigureCanvasAgg(figure)
+    figure.savefig(content, format="png", dpi=216)
+    return content.getvalue()
+
+
+def _named(axes: Any, ends: list[tuple[str, float, str]], chart: Chart) -> None:
+    """The names at the right, pushed apart."""
     bottom, top = axes.get_ylim()
     places = apart([(value - bottom) / (top - bottom) for _, value, _ in ends], LINE, 0.0, 1.0)
     for (name, value, shade), place in zip(ends, places, strict=True):
@@ -49,6 +60,10 @@ def plotted(chart: Chart) -> bytes:
         axes.text(
             1.02, place, said, color=shade, transform=axes.transAxes, va="center", parse_math=False
         )
+
+
+def _written(axes: Any, chart: Chart) -> None:
+    """The axes, their numbers as the language writes them."""
     for axis in (axes.xaxis, axes.yaxis):
         digits = 0 if chart.log_x and axis is axes.xaxis else decimals(list(axis.get_ticklocs()))
         axis.set_major_formatter(lambda v, _, d=digits: spelled(f"{v:,.{d}f}", chart.lang))
@@ -56,7 +71,3 @@ def plotted(chart: Chart) -> bytes:
         axes.spines[side].set_visible(False)
     axes.set_xlabel(chart.x, parse_math=False)
     axes.set_title(chart.y, loc="left", fontsize="medium", parse_math=False)
-    written = io.BytesIO()
-    FigureCanvasAgg(figure)
-    figure.savefig(written, format="png", dpi=216)
-    return written.getvalue()
