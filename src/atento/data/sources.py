@@ -82,7 +82,7 @@ def _names(source: str) -> list[str]:
 
 
 def _exists(name: str) -> bool:
-    return os.path.exists(os.path.expanduser(name))  # False, not an error, where it is too long
+    return os.path.exists(os.path.expanduser(name))
 
 
 def _parts(name: str) -> list[Part]:
@@ -92,14 +92,14 @@ def _parts(name: str) -> list[Part]:
     if name == "-":
         return [_standard_input()]
     path = Path(name).expanduser()
-    if path.is_dir():
+    if os.path.isdir(path):  # False, not an error, where its name is too long
         files = sorted(file for file in path.rglob("*.txt") if file.is_file())
         if not files:
             raise UserError(
                 f"data.source {str(path)!r} is a folder without .txt files. Name a file."
             )
         return [_file(file) for file in files]
-    if not path.exists():
+    if not os.path.exists(path):
         near = difflib.get_close_matches(str(path), SETS, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise UserError(

@@ -6,6 +6,7 @@ Strict: a key that is not a recipe's, or a value of another type, is one line th
 import contextlib
 import difflib
 import json
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
@@ -144,11 +145,11 @@ def _file_of(name: str) -> Path:
     if name in recipes:
         return recipes[name]
     file = Path(name).expanduser()
-    if file.is_dir() and (file / "recipe.toml").is_file():
+    if os.path.isfile(file / "recipe.toml"):  # False, not an error, where the name is too long
         return file / "recipe.toml"
-    if file.suffix == ".toml" and file.is_file():
+    if file.suffix == ".toml" and os.path.isfile(file):
         return file
-    if file.is_file():
+    if os.path.isfile(file):
         raise UserError(
             f"recipe must be a name or a .toml file; got {name!r}. To train on that file: "
             f"atento train text --data.source {name}"

@@ -1,5 +1,6 @@
 """A run: a folder with all that a training left, and what can be done with it."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -217,7 +218,7 @@ class Run:
 def load(folder: str | Path) -> Run:
     """The run of a folder, or a bare folder with config.json, model.safetensors, tokenizer.json."""
     home = Path(folder).expanduser()
-    if not home.is_dir():
+    if not os.path.isdir(home):  # False, not an error, where the name is too long
         raise UserError(
             f"run must be a folder that `atento train` wrote; there is no {str(home)!r}."
         )

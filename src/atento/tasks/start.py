@@ -1,6 +1,7 @@
 """`train`: from a recipe to a run."""
 
 import json
+import os
 import platform
 import re
 import shlex
@@ -24,6 +25,7 @@ from atento.models.format import MARK
 from atento.models.storage import read_json, write
 from atento.tasks.about import about
 from atento.tasks.language import Language, language
+from atento.tasks.memory import memory_for
 from atento.tasks.reading import reading
 from atento.tasks.recipe import Recipe
 from atento.tasks.rehearse import Rehearsal, rehearse
@@ -90,7 +92,8 @@ def train(
 def _trained(plan: "_Plan", task: Language, tell: Teller, resume_previous: bool) -> Run:
     try:
         settings, sha = plan.recipe.train, plan.text.sha256
-        fit(task, settings, plan.folder, sha, tell, resume_previous=resume_previous)
+        with memory_for(plan.recipe):
+            fit(task, settings, plan.folder, sha, tell, resume_previous=resume_previous)
     except KeyboardInterrupt:
         tell.say(_stopped(plan))
         if first() and (plan.folder / "model.safetensors").is_file():
@@ -125,7 +128,8 @@ def dry_run(
     with reading(quiet) as far:
         plan = _begun(recipe, out, options, far)
     device = device_here()
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    devices = range(torch.cuda.device_count())
+    with torch.random.fork_rng(devices=devices), memory_for(plan.recipe):
         measured = rehearse(_task(plan, device), plan.recipe.train)
     return measured, plan.folder, device_name(device)
 
@@ -133,7 +137,8 @@ def dry_run(
 def _task(plan: "_Plan", device: torch.device) -> Language:
     """What is to be learned, with weights drawn by the recipe's seed."""
     torch.manual_seed(plan.recipe.train.seed)
-    return language(plan.text, plan.recipe.model, plan.recipe.train, device)
+    with memory_for(plan.recipe):
+        return language(plan.text, plan.recipe.model, plan.recipe.train, device)
 
 
 @dataclass(frozen=True)
@@ -151,12 +156,12 @@ def _begun(
     name, base = _named(recipe)
     whole = base.with_options(options)
     folder = next_folder(name) if out is None else Path(out).expanduser()
-    if (folder / RECIPE).exists():
+    if os.path.exists(folder / RECIPE):  # False, not an error, where the name is too long
         raise UserError(
             f"out must be a new folder; {str(folder)!r} holds a run. Add --resume to go on with "
             "it, or name another --out."
         )
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if os.path.exists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"out must be a new or empty folder; {str(folder)!r} is not. Name another.")
     text = corpus(whole.data, progress=far)
     # The recipe of a run must mean the same from any folder.
@@ -169,7 +174,7 @@ def _resumed(
 ) -> _Plan:
     name, base = _named(recipe)
     folder = _last(name) if out is None else Path(out).expanduser()
-    if not (folder / RECIPE).is_file():
+    if not os.path.isfile(folder / RECIPE):
         raise UserError(
             f"out must be a run to resume; {str(folder)!r} has no {RECIPE}. Leave out --resume to "
             "begin one."
