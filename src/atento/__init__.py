@@ -1,7 +1,7 @@
 """One door for attention in sequences, images and graphs.
 
-`attend` and every mask, score, bias and position that it takes are offered here, as are `train` and
-`load`. Nothing is imported until it is asked for, so `import atento` costs no torch.
+`attend` and every mask, score, bias and position that it takes are offered here, as are `train`,
+`compare` and `load`. Nothing is imported until it is asked for, so `import atento` costs no torch.
 """
 
 import ast
@@ -15,13 +15,14 @@ __version__ = "0.1.0"
 
 _HERE = Path(__file__).parent
 _ABOVE_THE_DOOR = {
+    "compare": "atento.tasks",
     "train": "atento.tasks",
     "load": "atento.tasks",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__all__":  # from atento import *: the door, train and load
+    if name == "__all__":  # from atento import *: the door, train, compare and load
         return sorted({*_ABOVE_THE_DOOR, *_door()})
     if name.startswith("_"):  # IPython and copy probe for names that no file offers
         raise AttributeError(f"module 'atento' has no attribute {name!r}")

@@ -21,6 +21,8 @@ VERBS = {
     "lesson": "run a lecture's worked examples: list, or a lesson's name",
     "recipes": "list what can be trained, one line each",
     "train": "train a recipe, by name or from a TOML file",
+    "compare": "train several recipes on the same data, and set them side by side",
+    "report": "write a run's page, or its curves as a picture",
     "sample": "continue a prompt with a trained run",
     "eval": "measure a run on its whole validation split",
     "describe": "show what a run or a recipe is made of, and what it costs",

@@ -4,6 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
+from atento.cli.output import check_folder, written
 from atento.cli.parser import Parser
 from atento.errors import UserError
 from atento.report.language import LANGUAGES, language
@@ -82,29 +83,7 @@ def _taught(name: str, lang: str, html: str | None) -> int:
         return 0
     from atento.lessons.page import lesson_page
 
-    _check_folder(Path(html))
-    _written(Path(html), lesson_page(found, found.steps(), lang))
+    check_folder("--html", Path(html))
+    written("--html", Path(html), lesson_page(found, found.steps(), lang).encode())
     print(text("page", "labels", "file", lang, {"file": html}))
     return 0
-
-
-def _check_folder(file: Path) -> None:
-    """Before anything is computed: a folder that is not there is the likely mistake."""
-    folder = file.parent
-    if not folder.is_dir():
-        raise UserError(
-            f"--html: there is no folder {str(folder)!r} to write {file.name!r} in. "
-            "Make it, or name another."
-        )
-
-
-def _written(file: Path, page: str) -> None:
-    from atento.report.file import write
-
-    try:
-        write(file, page)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise UserError(
-            f"--html {str(file)!r} cannot be written: {why}. Name another file."
-        ) from error

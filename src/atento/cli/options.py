@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from atento.errors import UserError
 
-__all__ = ["parsed"]
+__all__ = ["parsed", "parsed_names"]
 
 RESERVED = ("recipe", "run")  # what is named first
 
@@ -13,7 +13,17 @@ def parsed(
     argv: list[str], flags: Collection[str], verb: str
 ) -> tuple[str | None, set[str], dict[str, str]]:
     """(what is named first, the flags given, the options given with their values)."""
-    target: str | None = None
+    names, seen, given = parsed_names(argv, flags, verb)
+    if len(names) > 1:
+        raise UserError(f"atento {verb} takes one name; got {names[0]!r} and {names[1]!r}.")
+    return (names[0] if names else None), seen, given
+
+
+def parsed_names(
+    argv: list[str], flags: Collection[str], verb: str
+) -> tuple[list[str], set[str], dict[str, str]]:
+    """(all that is named, the flags given, the options given with their values)."""
+    names: list[str] = []
     seen: set[str] = set()
     given: dict[str, str] = {}
     words = iter(argv)
@@ -31,11 +41,9 @@ def parsed(
             given[name] = value
         elif word.startswith("-") and word != "-":
             raise UserError(f"option {word!r} is not known. See: atento {verb} --help")
-        elif target is not None:
-            raise UserError(f"atento {verb} takes one name; got {target!r} and {word!r}.")
         else:
-            target = word
-    return target, seen, given
+            names.append(word)
+    return names, seen, given
 
 
 def _option(word: str, words: Iterator[str]) -> tuple[str, str]:

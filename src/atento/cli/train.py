@@ -54,7 +54,10 @@ def run(argv: list[str]) -> int:
     if not quiet:
         best = min((m["val_loss"] for m in done.metrics), default=float("nan"))
         blanks = ' --prompt "A text with bl_nks"' * (done.config.kind == "encoder")
-        print(f"{done.folder}: best val_loss {best:.4f}. Try: atento sample {done.folder}{blanks}")
+        print(
+            f"{done.folder}: best val_loss {best:.4f}. See {done.folder / 'report.html'}, or try: "
+            f"atento sample {done.folder}{blanks}"
+        )
     return 0
 
 

@@ -15,7 +15,8 @@ from atento.report.style import DARK, LIGHT, PICTURE, SERIES
 __all__ = ["Chart", "Level", "Series", "curves", "picture", "sizes"]
 
 LETTER, LINE = 7.4, 17.0  # pixels: of a letter and a line of text, at 13 pixels
-LONGEST = 30  # letters of a name
+LONGEST = 30  # letters of a name, on a picture of any width
+NAMED = 0.42  # of the width: what names may take
 DRAWN = 600  # points of a line; more cannot be seen
 DOTS = 40  # points up to which each has a dot
 TOUCHED = 80  # points that say their values under the pointer
@@ -169,8 +170,13 @@ def _letters(text: str) -> int:
     return sum(2 if east_asian_width(mark) in "WF" else 1 for mark in text)
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+def _shortened(name: str, chart: Chart) -> str:
+    """The name, without its middle where it is too long: names often differ at their ends."""
+    most = min(LONGEST, int(chart.size[0] * NAMED / LETTER) - chart.digits - 3)
+    if len(name) <= most:
+        return name
+    end = max(1, (most - 1) * 2 // 3)
+    return f"{name[: max(1, most - 1 - end)]}…{name[-end:]}"
 
 
 def _ends(chart: Chart) -> Iterator[tuple[str, float, str]]:
@@ -178,11 +184,11 @@ def _ends(chart: Chart) -> Iterator[tuple[str, float, str]]:
     for n, one in enumerate(chart.series):
         if points := _finite(one):
             value = spelled(number(points[-1][1], chart.digits), chart.lang)
-            yield f"{_shortened(one.name)} {value}", points[-1][1], f"name s{n % SERIES + 1}"
+            yield f"{_shortened(one.name, chart)} {value}", points[-1][1], f"name s{n % SERIES + 1}"
     for level in chart.levels:
         if math.isfinite(level.value):
             value = spelled(number(level.value, chart.digits), chart.lang)
-            yield f"{_shortened(level.name)} {value}", level.value, "quiet"
+            yield f"{_shortened(level.name, chart)} {value}", level.value, "quiet"
 
 
 def _written(values: Sequence[float], lang: str) -> list[str]:

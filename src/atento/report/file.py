@@ -7,11 +7,16 @@ import os
 import secrets
 from pathlib import Path
 
-__all__ = ["write"]
+__all__ = ["write", "write_bytes"]
 
 
 def write(file: Path, text: str) -> None:
-    """Puts the text at `file` in one stroke; an OSError leaves what was there before.
+    """`write_bytes` of a text in UTF-8."""
+    write_bytes(file, text.encode())
+
+
+def write_bytes(file: Path, content: bytes) -> None:
+    """Puts the content at `file` in one stroke; an OSError leaves what was there before.
 
     A link is followed. What is neither absent nor a plain file, such as a folder or a device, is
     refused with an OSError.
@@ -23,8 +28,8 @@ def write(file: Path, text: str) -> None:
     beside = file.with_name(f".atento-{secrets.token_hex(8)}")
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as opened:
-            opened.write(text)
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(content)
             opened.flush()
             os.fsync(opened.fileno())
         os.replace(beside, file)

@@ -21,6 +21,7 @@ PICTURE = (
 svg { overflow: visible; font: 14px system-ui, sans-serif; font-variant-numeric: tabular-nums }
 svg .label { fill: var(--ink) }
 svg .none { fill: var(--box); stroke: var(--line) }
+svg.squares rect { shape-rendering: crispEdges }
 svg.squares .none { stroke: none; fill: none }
 svg .marked { stroke-width: 2; stroke-dasharray: 4 2 }
 svg.curves { font-size: 13px }
@@ -94,16 +95,24 @@ code { font: .95em ui-monospace, monospace; overflow-wrap: anywhere }
 .report .samples :is(th, td) { vertical-align: top; border-bottom: 1px solid var(--line);
   padding: .35rem .55rem; line-height: 1.4 }
 .report .samples :is(th, td):last-child { text-align: left }
-.report .facts { display: grid; grid-template-columns: max-content minmax(0, 1fr);
+.report .facts { display: grid; grid-template-columns: fit-content(60%) minmax(0, 1fr);
   gap: .1rem 1rem; margin: 0; font-size: .9rem }
 .report .facts dt { color: var(--quiet) }
 .report .facts dd { margin: 0; overflow-wrap: anywhere; unicode-bidi: isolate }
-.report .figures > .figure { flex: 1 1 18rem }
+.report .below { columns: 21rem; column-gap: .8rem; margin-top: 1.6rem }
+.report .below > .figure { break-inside: avoid; margin-bottom: .8rem; font-size: .9rem }
+.report .below p { margin: .3rem 0 }
+.report .figure + .first { margin-top: .8rem }
+.report .figure table { font-size: .95rem }
+.report .figure :is(th, td) { white-space: nowrap }
+.report .figure tbody th { color: var(--ink) }
+.report h2 + .below { margin-top: .6rem }
 @container (max-width: 44rem) {
   .report .first { grid-template-columns: minmax(0, 1fr) }
   .report svg.narrow { display: block }
   .report svg.wide { display: none }
   .report .answer { font-size: 1.1rem }
+  .report .figure tbody th { white-space: normal; overflow-wrap: anywhere; min-width: 6rem }
 }
 """
 )

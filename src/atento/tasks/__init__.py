@@ -1,4 +1,5 @@
-"""Tasks: data → model → loss, and what users hold: `Recipe`, `Run`, `train`, `load`.
+"""Tasks: data → model → loss, and what users hold: `Recipe`, `Run`, `Comparison`,
+`train`, `compare`, `load`.
 
 Nothing here imports torch until a name that needs it is asked for, so that recipes can be listed
 and read without it.
@@ -8,15 +9,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from atento.tasks.comparing import compare
+    from atento.tasks.comparison import Comparison
     from atento.tasks.recipe import Recipe
     from atento.tasks.run import Run, load
     from atento.tasks.start import train
 
-__all__ = ["Recipe", "Run", "load", "train"]
+__all__ = ["Comparison", "Recipe", "Run", "compare", "load", "train"]
 
 _HOMES = {
+    "Comparison": "atento.tasks.comparison",
     "Recipe": "atento.tasks.recipe",
     "Run": "atento.tasks.run",
+    "compare": "atento.tasks.comparing",
     "load": "atento.tasks.run",
     "train": "atento.tasks.start",
 }

@@ -4,6 +4,7 @@ from typing import Any
 
 from atento.data.corpus import Corpus
 from atento.data.survey import Survey
+from atento.data.tokenizers import Characters
 from atento.tasks.language import Language
 
 __all__ = ["about"]
@@ -16,11 +17,19 @@ def about(text: Corpus, task: Language) -> dict[str, Any]:
     return {
         "training_tokens": len(task.training),
         "validation_tokens": len(task.validation),
+        "validation_characters": _characters(task),
         "vocabulary": len(task.tokenizer),
         "baselines": task.baselines(),
         "sentence": task.sentence,
         "survey": _survey(text.survey),
     }
+
+
+def _characters(task: Language) -> int:
+    """How many characters the tokens of the validation split stand for."""
+    if isinstance(task.tokenizer, Characters):
+        return len(task.validation)
+    return len(task.tokenizer.decode(task.validation.tolist()))
 
 
 def _survey(survey: Survey) -> dict[str, Any]:

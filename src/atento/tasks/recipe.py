@@ -185,7 +185,10 @@ def _typed(name: str, value: Any, kind: type) -> Any:
 
 
 def _read(value: Any, kind: type) -> Any:
-    """A value from the command line, where all is text, as its field's kind where it is one."""
+    """A value as its field's kind where it is one: all is text on the command line, and in Python a
+    path may be a Path."""
+    if kind is str and isinstance(value, Path):
+        return str(value)
     if kind is bool:
         return {"true": True, "false": False}.get(value, value)
     if isinstance(value, str) and kind is not str:

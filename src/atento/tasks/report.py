@@ -83,7 +83,7 @@ class Report:
 
         Claim: tasks/test_report.py::test_the_page_has_what_was_asked_and_what_came_of_it
         """
-        below = element("div", {"class": "figures"}, *self._below())
+        below = element("div", {"class": "below"}, *self._below())
         body = element("main", {"class": "report"}, self.first_screen(), self._samples(), below)
         return page(self._title(), body, self.lang)
 
@@ -312,7 +312,7 @@ class Report:
         if survey["rare"]:
             shown = ", ".join(f"{symbol!r} × {n}" for symbol, n in survey["rare"])
             more = survey["rare_kinds"] - len(survey["rare"])
-            others = say("data", "others", {"count": self._number(more)}) if more else ""
+            others = f" {say('data', 'others', {'count': self._number(more)})}" if more else ""
             sentences.append(say("data", "rare", {"shown": shown, "others": others}))
         if survey["damaged"]:
             sentences.append(say("data", "damaged", {"count": count["damaged"]}))
