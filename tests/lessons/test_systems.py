@@ -94,9 +94,12 @@ COMMANDS = sorted({row.command for row in WORKING if row.command})
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_commands_of_working_rows_are_lessons_that_run(command: str) -> None:
+def test_commands_of_working_rows_run(command: str) -> None:
     program, verb, *rest = command.split()
-    assert (program, verb) == ("atento", "lesson"), "teach this test how to run other verbs"
+    assert program == "atento"
+    assert verb in ("lesson", "train"), "teach this test how to run other verbs"
+    if verb == "train":
+        rest.append("--help")  # of that recipe; the rows' own tests train it
     done = subprocess.run(
         [sys.executable, "-m", "atento", verb, *rest], capture_output=True, encoding="utf-8"
     )

@@ -43,6 +43,20 @@ def test_the_laptops_budget_is_the_lectures() -> None:
         assert abs(parameters(LAPTOP) / whole - 1) <= 0.05
 
 
+def test_the_long_recipe_is_the_short_one_with_more_of_it() -> None:
+    short, long = (Recipe.read(name).flat() for name in ("shakespeare", "shakespeare-long"))
+    differ = {key for key in short if short[key] != long[key]}
+    assert differ <= {
+        "train.steps",
+        "train.decay",
+        "train.evaluate_every",
+        "train.checkpoint_every",
+        "model.dropout",
+    }
+    assert long["train.steps"] > short["train.steps"]
+    assert long["model.dropout"] > short["model.dropout"]
+
+
 def test_exchanging_earlier_characters_changes_nothing_without_attention() -> None:
     torch.manual_seed(3)
     tokens = torch.randint(1, VOCABULARY, (7, 16))

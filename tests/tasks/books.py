@@ -20,6 +20,8 @@ OPTIONS = {
     "evaluate_every": 10,
     "checkpoint_every": 6,
     "rate": 0.01,
+    "positions": "learned",  # so that the context is a shape
+    "floor": 0.1,  # so that the last steps still change something
 }
 
 

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
 
 from atento.training.config import Train
+from atento.training.muon import StackedMuon
 from atento.training.schedule import rate_at
 
 __all__ = ["adamw", "matrices", "optimizers", "set_rates"]
@@ -20,7 +21,7 @@ def optimizers(model: nn.Module, config: Train) -> list[Optimizer]:
     rest = adamw(model, config, without=inside)
     if not inside:
         return [rest]
-    return [Muon(inside, lr=config.muon_rate, weight_decay=config.decay), rest]
+    return [StackedMuon(inside, lr=config.muon_rate, weight_decay=config.decay), rest]
 
 
 def adamw(model: nn.Module, config: Train, without: Sequence[Tensor] = ()) -> AdamW:
