@@ -196,3 +196,16 @@ def test_loading_nothing_is_one_sentence(tmp_path: Path, run: Run) -> None:
     (tmp_path / "recipe.toml").touch()
     with pytest.raises(UserError, match=r"holds no model yet.*--resume"):
         load(tmp_path)
+
+
+def test_how_steps_are_taken_is_said_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(recipe(tmp_path), out=tmp_path / "run", steps=2)
+    assert "eager steps" in capsys.readouterr().out
+    environment = json.loads((tmp_path / "run/env.json").read_bytes())
+    assert (environment["execution"], environment["processes"]) == ("eager", 1)
+    if not torch.cuda.is_available():
+        with pytest.raises(UserError, match=r"train\.execution must be 'auto' or 'eager' here"):
+            train(recipe(tmp_path), out=tmp_path / "graph", execution="graph", quiet=True)
+        assert not (tmp_path / "graph").exists()

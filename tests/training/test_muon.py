@@ -67,3 +67,47 @@ def test_a_closure_is_called_with_gradients_on() -> None:
         stacked.zero_grad()
         after = stacked.step(loss)
     assert after < before
+
+
+@pytest.mark.parametrize("nesterov", [True, False])
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+@pytest.mark.parametrize("adjustment", [None, "original", "match_rms_adamw"])
+def test_a_rate_that_is_a_tensor_makes_the_same_steps(
+    nesterov: bool, decay: float, adjustment: str | None
+) -> None:
+    """As captured steps have it; torch's own, with numbers, is what both are measured by."""
+    given = {"nesterov": nesterov, "weight_decay": decay, "adjust_lr_fn": adjustment}
+    everyone = [matrices() for _ in range(3)]
+    rate = torch.tensor(1.0, dtype=torch.float64)
+    made = [
+        StackedMuon(everyone[0], lr=rate, **given),
+        StackedMuon(everyone[1], lr=1.0, **given),
+        Muon(everyone[2], lr=1.0, **given),
+    ]
+    for step in range(5):
+        rate.fill_(0.02 / (1 + step))
+        for weights, optimizer in zip(everyone, made, strict=True):
+            graded(weights, step)
+            if optimizer is not made[0]:
+                optimizer.param_groups[0]["lr"] = 0.02 / (1 + step)
+            optimizer.step()
+    for still, plain, its in zip(*everyone, strict=True):
+        torch.testing.assert_close(still, plain, rtol=1e-6, atol=2e-7)
+        torch.testing.assert_close(still, its, rtol=1e-6, atol=2e-7)
+
+
+def test_torchs_checkpoint_goes_on_with_a_rate_that_is_a_tensor() -> None:
+    whole, parts = matrices(), matrices()
+    plain, first = Muon(whole, **SETTINGS[0]), Muon(parts, **SETTINGS[0])
+    rate = torch.tensor(0.02, dtype=torch.float64)
+    second = StackedMuon(parts, lr=rate, weight_decay=0.1)
+    for step in range(6):
+        graded(whole, step)
+        graded(parts, step)
+        plain.step()
+        if step == 3:
+            second.load_state_dict(first.state_dict())
+            second.param_groups[0]["lr"] = rate
+        (first if step < 3 else second).step()
+    for mine, its in zip(parts, whole, strict=True):
+        torch.testing.assert_close(mine, its, rtol=1e-6, atol=2e-7)

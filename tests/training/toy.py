@@ -36,7 +36,13 @@ class Toy:
             descriptor = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             os.write(descriptor, f"{number}\n".encode())
             os.close(descriptor)
-        return self._loss(share(self.tokens(self.batch, number)))
+        return self.loss_on(self.drawn(number))
+
+    def drawn(self, number: int) -> tuple[Tensor, ...]:
+        return (share(self.tokens(self.batch, number)),)
+
+    def loss_on(self, drawn: tuple[Tensor, ...]) -> Tensor:
+        return self._loss(*drawn)
 
     def tokens(self, batch: int, number: int) -> Tensor:
         generator = torch.Generator().manual_seed(number)

@@ -54,12 +54,18 @@ class Language:
 
     def loss(self, step: int) -> Tensor:
         """The mean cross-entropy, in nats for each token, of a batch of random windows."""
+        return self.loss_on(self.drawn(step))
+
+    def drawn(self, step: int) -> tuple[Tensor, ...]:
+        """The windows of a step as `Questions`, of this process's share of the batch."""
         asked = self.objective.drawn(
             self.training, self.config.context, self.batch, self.seed, step
         )
-        shown, targets, places = asked
-        mine = Questions(share(shown), share(targets), None if places is None else share(places))
-        return loss_of(self.model, mine, self.smoothing)
+        return tuple(torch.from_numpy(share(x)) for x in asked if x is not None)
+
+    def loss_on(self, drawn: tuple[Tensor, ...]) -> Tensor:
+        """The loss of what was drawn."""
+        return _cross_entropy(self.model, *drawn, smoothing=self.smoothing)
 
     def evaluate(self) -> dict[str, float]:
         """`val_loss`, over the whole validation split, never smoothed."""
@@ -161,10 +167,19 @@ def loss_of(model: Decoder | Encoder, asked: Questions, smoothing: float = 0.0) 
     Claim: test_objectives.py::test_smoothing_by_hand
     Claim: test_objectives.py::test_the_loss_is_taken_at_hidden_places_only
     """
+    tensors = [torch.from_numpy(x) for x in asked if x is not None]
+    return _cross_entropy(model, *tensors, smoothing=smoothing)
+
+
+def _cross_entropy(
+    model: Decoder | Encoder,
+    shown: Tensor,
+    targets: Tensor,
+    places: Tensor | None = None,
+    *,
+    smoothing: float = 0.0,
+) -> Tensor:
     device = next(model.parameters()).device
-    shown, targets = (torch.from_numpy(x).to(device) for x in (asked.shown, asked.targets))
-    if asked.places is None:
-        logits = model(shown)
-    else:
-        logits = model(shown, places=torch.from_numpy(asked.places).to(device))
+    shown, targets = shown.to(device), targets.to(device)
+    logits = model(shown) if places is None else model(shown, places=places.to(device))
     return cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=smoothing)

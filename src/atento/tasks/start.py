@@ -30,6 +30,7 @@ from atento.tasks.reading import reading
 from atento.tasks.recipe import Recipe
 from atento.tasks.rehearse import Rehearsal, rehearse
 from atento.tasks.run import ENVIRONMENT, RECIPE, TOKENIZER, Run, check_source, load
+from atento.training.capture import execution_for
 from atento.training.checkpoint import latest, step_of
 from atento.training.device import device_here, device_name
 from atento.training.distributed import check_share, first, from_first, in_turn, joined, processes
@@ -74,6 +75,8 @@ def train(
                 plan = (_resumed if going_on else _begun)(recipe, place, options, far)
             check_share(plan.recipe.train.batch)
             task = _task(plan, device)
+            if not plan.resumed:
+                execution_for(task, plan.recipe.train)  # else refused before anything is written
             held.enter_context(_own_folder(plan.folder))
             facts = about(plan.text, task)
             _prepare(plan, task, device, facts)
@@ -265,7 +268,21 @@ def _unwritable(folder: Path, error: OSError) -> UserError:
 
 def _prepare(plan: _Plan, task: Language, device: torch.device, facts: dict[str, Any]) -> None:
     """Writes what a run's folder holds before its first step."""
-    environment = MARK | {
+    try:
+        if not plan.resumed:
+            environment = _environment(plan, task, device) | {"data": facts}
+            content = json.dumps(environment, indent=1, ensure_ascii=False) + "\n"
+            write(plan.folder / ENVIRONMENT, content.encode())
+            write(plan.folder / TOKENIZER, task.tokenizer.to_json().encode())
+        # Last: a folder is a run once it has its recipe.
+        write(plan.folder / RECIPE, plan.recipe.to_toml().encode())
+    except OSError as error:
+        raise _unwritable(plan.folder, error) from error
+
+
+def _environment(plan: _Plan, task: Language, device: torch.device) -> dict[str, Any]:
+    """What a run began with, and keeps when it is resumed."""
+    return MARK | {
         "recipe": plan.name,
         "source": plan.text.sha256,
         "atento": __version__,
@@ -275,18 +292,9 @@ def _prepare(plan: _Plan, task: Language, device: torch.device, facts: dict[str,
         "device": device_name(device),
         "parameters": _parameters(task),
         "precision": precision_for(plan.recipe.train.precision, task.model),
+        "execution": execution_for(task, plan.recipe.train)[0],
         "processes": processes(),
-        "data": facts,
     }
-    try:
-        if not plan.resumed:
-            content = json.dumps(environment, indent=1, ensure_ascii=False) + "\n"
-            write(plan.folder / ENVIRONMENT, content.encode())
-            write(plan.folder / TOKENIZER, task.tokenizer.to_json().encode())
-        # Last: a folder is a run once it has its recipe.
-        write(plan.folder / RECIPE, plan.recipe.to_toml().encode())
-    except OSError as error:
-        raise _unwritable(plan.folder, error) from error
 
 
 def _header(plan: _Plan, task: Language, device: torch.device) -> str:
@@ -298,10 +306,20 @@ def _header(plan: _Plan, task: Language, device: torch.device) -> str:
         going_on = f", going on after step {step_of(checkpoint)}"
     precision = precision_for(plan.recipe.train.precision, task.model)
     return (
-        f"{plan.folder}{going_on}: {device_name(device)} · {precision} · {_parameters(task):,} "
-        f"parameters{_beside(task)} · vocabulary {len(task.tokenizer)} · "
+        f"{plan.folder}{going_on}: {device_name(device)} · {precision} · {_steps(plan, task)} · "
+        f"{_parameters(task):,} parameters{_beside(task)} · vocabulary {len(task.tokenizer)} · "
         f"{len(task.training):,} training and {len(task.validation):,} validation tokens"
     )
+
+
+def _steps(plan: _Plan, task: Language) -> str:
+    """How steps are taken; on CUDA also why."""
+    held = read_json(plan.folder / ENVIRONMENT).get("execution", "eager") if plan.resumed else None
+    execution, why = (held, "as it began") if held else execution_for(task, plan.recipe.train)
+    if execution == "graph":
+        return "steps captured as a CUDA graph"
+    on_cuda = next(task.model.parameters()).is_cuda
+    return f"eager steps, because {why}" if on_cuda and not held else "eager steps"
 
 
 def _beside(task: Language) -> str:

@@ -55,6 +55,7 @@ class State:
     source: str = ""  # SHA-256 of what is learned from
     precision: str = "float32"  # of the matrix products, as "auto" came out when it began
     processes: int = 1  # that trained together
+    execution: str = "eager"  # of the steps, or "graph"
 
 
 def save_checkpoint(

@@ -14,6 +14,7 @@ CHOICES = {
     "schedule": ("cosine", "linear", "constant"),
     "recompute": ("nothing", "blocks"),
     "precision": ("auto", "float32", "bfloat16"),
+    "execution": ("auto", "eager", "graph"),
 }
 
 
@@ -74,6 +75,9 @@ class Train:
         metadata=_one_of("recompute", "activations not stored but computed again"),
     )
     precision: str = field(default="auto", metadata=_one_of("precision", "of the matrix products"))
+    execution: str = field(
+        default="auto", metadata=_one_of("execution", "of the steps, graph: captured once on CUDA")
+    )
     seed: int = field(default=0, metadata={"help": "of weights, order and dropout"})
     evaluate_every: int = field(
         default=250, metadata={"help": "steps between two looks at the whole validation split"}

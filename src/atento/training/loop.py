@@ -3,9 +3,10 @@
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.optim import Optimizer
 from atento.errors import UserError
 from atento.models.storage import write
 from atento.training.average import Average
+from atento.training.capture import StillStep, draws, execution_for, hindrance
 from atento.training.checkpoint import (
     State,
     generator_states,
@@ -41,7 +43,7 @@ from atento.training.distributed import (
 )
 from atento.training.interrupt import interruptible
 from atento.training.lock import locked
-from atento.training.optim import optimizers, set_rates
+from atento.training.optim import optimizers, set_rates, still
 from atento.training.precision import autocast, precision_for
 from atento.training.progress import Progress, Quiet
 from atento.training.recompute import recomputed
@@ -147,7 +149,11 @@ class _Loop:
         tell = progress.say if resume_previous and first() else None
         state = in_turn(lambda: load_latest(folder, model, held, extra, tell, rank()))
         if state is None:
-            state = State(source=source, precision=precision_for(config.precision, model))
+            state = State(
+                source=source,
+                precision=precision_for(config.precision, model),
+                execution=execution_for(task, config)[0],
+            )
         if state.source != source:
             raise UserError(
                 "data.source must be what the run began with; its content has changed since. "
@@ -155,9 +161,21 @@ class _Loop:
             )
         if state.processes != processes():
             state = _shared_anew(state, config.seed, progress)
+        if state.execution == "graph" and (against := hindrance(task, config)):
+            progress.say(f"Steps are no longer captured, because {against}.")
+            state = replace(state, execution="eager")
         seconds = from_first(lambda: _cut_back(folder, state.step))
+        if state.execution == "graph":
+            still(held)
         watch, now = Watch(device), time.monotonic()
         return cls(task, config, folder, progress, held, average, total, watch, state, seconds, now)
+
+    @cached_property
+    def still(self) -> StillStep | None:
+        """The step as it is captured; None where none is."""
+        if self.state.execution != "graph" or not draws(self.task):
+            return None
+        return StillStep(self.task, self.update, self.held)
 
     @property
     def done(self) -> bool:
@@ -166,16 +184,14 @@ class _Loop:
         return tired or self.state.step >= self.config.steps
 
     def step(self) -> None:
-        parameters, config = list(self.task.model.parameters()), self.config
         self.task.model.train()
-        set_rates(self.held, self.state.step, config)
-        loss = self.backward()
-        norm = get_total_norm([p.grad for p in parameters if p.grad is not None])
-        if config.clip:
-            clip_grads_with_norm_(parameters, config.clip, norm)
-        for optimizer in self.held:
-            optimizer.step()
-            optimizer.zero_grad()
+        set_rates(self.held, self.state.step, self.config)
+        first_number = self.state.step * self.config.accumulate
+        numbers = range(first_number, first_number + self.config.accumulate)
+        if self.still:
+            loss, norm = self.still(numbers)
+        else:
+            loss, norm = self.update([partial(self.task.loss, number) for number in numbers])
         self.total += loss
         step = self.state.step + 1
         self.state = replace(self.state, step=step, losses=self.state.losses + 1)
@@ -185,17 +201,29 @@ class _Loop:
             self.check()
         self.progress.step()
 
-    def backward(self) -> Tensor:
-        """The mean loss of the step's batches, whose gradients are summed into their mean."""
-        count, losses = self.config.accumulate, []
+    def update(self, losses: Sequence[Callable[[], Tensor]]) -> tuple[Tensor, Tensor]:
+        """Moves the weights by the mean of these losses; returns it, and its gradient's norm."""
+        parameters = list(self.task.model.parameters())
+        loss = self.backward(losses)
+        norm = get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if self.config.clip:
+            clip_grads_with_norm_(parameters, self.config.clip, norm)
+        for optimizer in self.held:
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss, norm
+
+    def backward(self, losses: Sequence[Callable[[], Tensor]]) -> Tensor:
+        """The mean of a step's losses, whose gradients are summed into its own."""
+        found = []
         with together():
-            for n in range(count):
+            for compute in losses:
                 with autocast(self.state.precision, self.total.device):
-                    loss = self.task.loss(self.state.step * count + n)
-                (loss / count).backward()  # type: ignore[no-untyped-call]
-                losses.append(loss.detach())
+                    loss = compute()
+                (loss / len(losses)).backward()  # type: ignore[no-untyped-call]
+                found.append(loss.detach())
         average_gradients(self.task.model.parameters())
-        return mean(torch.stack(losses).mean())
+        return mean(torch.stack(found).mean())
 
     def record(self) -> None:
         """Measures, appends to metrics.jsonl, and keeps the model if it is the best yet."""

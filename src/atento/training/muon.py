@@ -17,9 +17,11 @@ class StackedMuon(Muon):
     B ← μB + (1 − μ)G, O = orthogonal((1 − μ)G + μB), W ← W(1 − ηλ) − η √max(1, rows/columns) O.
 
     A model of small matrices spends more on calling a product than on the product. Settings and
-    state are torch's, so a checkpoint of one is a checkpoint of the other.
+    state are torch's, so a checkpoint of one is a checkpoint of the other. A rate that is a tensor
+    is read where it lies, so that a step can be captured: torch's own reads it on the host.
     Ref: Jordan et al. 2024, kellerjordan.github.io/posts/muon.
     Claim: test_muon.py::test_steps_are_those_of_torchs_muon
+    Claim: test_muon.py::test_a_rate_that_is_a_tensor_makes_the_same_steps
     Claim: bench/records/muon_cpu.json
     """
 
@@ -52,8 +54,20 @@ def _update(
         stacked = torch.stack([ahead[n] for n in members])  # [M, rows, columns]
         made = _orthogonal(stacked.mT if tall else stacked, group)
         moves = (made.mT if tall else made).float()
-        step = rate * math.sqrt(max(1, rows / columns))
-        torch._foreach_add_([held[n] for n in members], list(moves.unbind()), alpha=-step)
+        step, weights = (
+            rate * _ratio(rows, columns, group["adjust_lr_fn"]),
+            [held[n] for n in members],
+        )
+        if isinstance(step, Tensor):
+            torch._foreach_sub_(weights, list((moves * step).unbind()))
+        else:
+            torch._foreach_add_(weights, list(moves.unbind()), alpha=-step)
+
+
+def _ratio(rows: int, columns: int, adjustment: str | None) -> float:
+    if adjustment == "match_rms_adamw":
+        return 0.2 * math.sqrt(max(rows, columns))
+    return math.sqrt(max(1, rows / columns))
 
 
 def _by_shape(held: Sequence[Tensor]) -> list[list[int]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
 
@@ -9,7 +10,7 @@ from atento.training.config import Train
 from atento.training.muon import StackedMuon
 from atento.training.schedule import rate_at
 
-__all__ = ["adamw", "matrices", "optimizers", "set_rates"]
+__all__ = ["adamw", "matrices", "optimizers", "set_rates", "still"]
 
 
 def optimizers(model: nn.Module, config: Train) -> list[Optimizer]:
@@ -60,9 +61,26 @@ def matrices(model: nn.Module) -> list[Tensor]:
     return [weight for key, weight in found.items() if key not in tables]
 
 
+def still(held: Sequence[Optimizer]) -> None:
+    """Makes their rates tensors, which a captured step reads where they lie.
+
+    Claim: test_capture.py::test_still_steps_are_the_loops_own_to_the_bit
+    """
+    for optimizer in held:
+        device = next(p for group in optimizer.param_groups for p in group["params"]).device
+        # CUDA's fused AdamW reads float32; on a CPU float64 is what a number would be.
+        kind = torch.float32 if device.type == "cuda" else torch.float64
+        for group in optimizer.param_groups:
+            group["lr"] = torch.tensor(group["lr"], dtype=kind, device=device)
+
+
 def set_rates(held: Sequence[Optimizer], step: int, config: Train) -> None:
     """The learning rates of a step."""
     for optimizer in held:
         highest = config.muon_rate if isinstance(optimizer, Muon) else config.rate
         for group in optimizer.param_groups:
-            group["lr"] = rate_at(step, config, highest)
+            rate = rate_at(step, config, highest)
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-__all__ = ["Task"]
+__all__ = ["Drawing", "Task"]
 
 
 class Task(Protocol):
@@ -31,4 +31,16 @@ class Task(Protocol):
 
     def save(self, folder: Path) -> None:
         """Writes the model as it is now, for `atento.load`."""
+        ...
+
+
+class Drawing(Task, Protocol):
+    """A task whose loss is a function of tensors, so that its step can be captured."""
+
+    def drawn(self, step: int) -> tuple[Tensor, ...]:
+        """The batch of a number as `loss` draws it, on the CPU, of the same shapes for all."""
+        ...
+
+    def loss_on(self, drawn: tuple[Tensor, ...]) -> Tensor:
+        """The loss of a batch, wherever it lies, without a look at its values from the host."""
         ...
