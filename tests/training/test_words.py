@@ -9,6 +9,7 @@ from atento.training.words import training_words
 
 # What says nothing of how weights are updated.
 SILENT = {"seed", "evaluate_every", "checkpoint_every", "patience", "recompute", "precision"}
+SILENT |= {"execution"}
 SILENT |= {"masked"}  # what is asked of the model, not how it learns
 CHANGED = {
     "optimizer": "muon",
