@@ -92,6 +92,7 @@ def test_ctrl_c_saves_and_says_how_to_resume(tmp_path: Path) -> None:
     assert (child.returncode, err) == (130, "")
     hint = out.splitlines()[-1].split("To go on: atento ")[1]
     assert hint == "train text --out run --resume"
+    assert (tmp_path / "run" / "report.html").is_file()
     (step,) = [p.name for p in (tmp_path / "run" / "checkpoint").iterdir()][-1:]
     assert (tmp_path / "run" / "checkpoint" / step / "state.json").is_file()
 

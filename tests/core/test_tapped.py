@@ -1,5 +1,8 @@
 """`tapped` fills every slot of a model, by name, and empties them again; compiled models too."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -236,3 +239,23 @@ def test_a_model_that_was_tapped_before_it_was_compiled_compiles_whole():
     compiled = torch.compile(net, backend=counter, fullgraph=True)
     assert (compiled(batch()) - before).abs().max() < EXACT
     assert counter.frame_count == 1
+
+
+def test_looking_at_a_model_that_is_not_compiled_imports_no_compiler() -> None:
+    code = (
+        "import sys, torch, atento\n"
+        "class Layer(torch.nn.Module):\n"
+        "    tap = None\n"
+        "    def forward(self, x):\n"
+        "        return atento.attend(x, x, x, tap=self.tap)\n"
+        "layer, seen = Layer(), []\n"
+        "class Look(atento.Tap):\n"
+        "    def begin(self, site):\n"
+        "        seen.append(site)\n"
+        "with atento.tapped(layer, Look()):\n"
+        "    layer(torch.randn(1, 2, 3, 5))\n"
+        "assert len(seen) == 1\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atento.tasks import Run, train
+from atento.tasks import Run, compare, train
 from browser import COMPLAINTS, chromium
 from tasks.books import book
 
@@ -75,3 +75,35 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(run: Run, tmp_path: 
     for part in PARTS:
         left, _, right, _ = found[part]
         assert 0 <= left < right <= 390, part
+
+
+def test_a_comparison_opens_and_fits_a_phone(run: Run, tmp_path: Path) -> None:
+    made = compare(run, run, run, out=tmp_path / "out", quiet=True)
+    page = made.report("pt")
+    done = chromium(tmp_path / "p", "--enable-logging=stderr", "--dump-dom", page.as_uri())
+    assert done.returncode == 0, done.stderr
+    for complaint in COMPLAINTS:
+        assert complaint not in done.stderr
+    for width in (390, 1280):
+        found = boxes(page, tmp_path, width, 800)
+        assert found["wide"] <= width
+        left, top, right, _ = found["svg.curves"]
+        assert 0 <= left < right <= width
+        assert top < 800 * (1 + (width < 400))
+
+
+def test_in_a_notebook_nothing_outside_changes_its_look(run: Run, tmp_path: Path) -> None:
+    outside = tmp_path / "notebook.html"
+    body = '<p id="own">own</p><table id="t"><tr><td>x</td></tr></table>'
+    script = (
+        "<pre id=found></pre><script>found.textContent = JSON.stringify(['own', 't'].map(name => "
+        "[getComputedStyle(document.getElementById(name)).maxWidth, "
+        "getComputedStyle(document.getElementById(name)).borderCollapse]))</script>"
+    )
+    seen = []
+    for shown in ("", run._repr_html_()):
+        outside.write_text(f"<!DOCTYPE html><body>{body}{shown}{script}", encoding="utf-8")
+        done = chromium(tmp_path / "p", "--dump-dom", outside.as_uri())
+        seen += re.findall(r'<pre id="found">(.*?)</pre>', done.stdout)
+    assert seen[0] == seen[1]
+    assert "none" in seen[0]

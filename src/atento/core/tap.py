@@ -5,8 +5,9 @@ An attention module declares a slot, `tap: Slot | None = None`, and hands it to 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +122,7 @@ def tapped(model: nn.Module, tap: Tap) -> Iterator[Tap]:
             "Give each attention module `tap = None` and hand it on: attend(…, tap=self.tap)."
         )
     own = {name: module.__dict__["tap"] for name, module in slots.items() if "tap" in vars(module)}
-    with torch.compiler.set_stance("force_eager"):
+    with _eager():
         try:
             for name, module in slots.items():
                 module.tap = Slot(tap, name)
@@ -132,6 +133,18 @@ def tapped(model: nn.Module, tap: Tap) -> Iterator[Tap]:
                     module.tap = own[name]
                 else:  # the slot is the class's: leave the module as it was, for compiled guards
                     vars(module).pop("tap", None)
+
+
+def _eager() -> AbstractContextManager[Any]:
+    """Within it compiled code runs eager. Where nothing can be compiled yet there is nothing to do:
+    the compiler was not imported, which takes a second.
+
+    Claim: test_tapped.py::test_looking_at_a_model_that_is_not_compiled_imports_no_compiler
+    """
+    if "torch._dynamo" not in sys.modules:
+        return nullcontext()
+    stance: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 def _slots(model: nn.Module) -> dict[str, Any]:

@@ -79,8 +79,8 @@ code { font: .95em ui-monospace, monospace; overflow-wrap: anywhere }
 .report h1 { margin: 0 0 .1rem; font-size: 1.5rem; overflow-wrap: anywhere }
 .report h3 { font-size: .95rem; margin: 0 0 .25rem }
 .report .asked { margin: 0; color: var(--quiet); max-width: none; overflow-wrap: anywhere }
-.report .answer { margin: .5rem 0 .9rem; font-size: 1.2rem; line-height: 1.4; max-width: 60rem;
-  overflow-wrap: anywhere }
+.report .answer { margin: .5rem 0 .9rem; color: var(--ink); font-size: 1.2rem;
+  line-height: 1.4; max-width: 60rem; overflow-wrap: anywhere }
 .report .notes { font-size: .85rem; color: var(--quiet); margin: .2rem 0 0 }
 .report .warning { border-left: 4px solid var(--wrong); padding: .1rem .8rem; margin: .6rem 0 }
 .report .first { display: grid; grid-template-columns: minmax(0, 1.6fr) minmax(0, 1fr);
