@@ -63,7 +63,7 @@ def test_there_are_two_hundred_formats_and_all_are_read_back() -> None:
 
 def test_no_text_means_two_days() -> None:
     meant: dict[str, date] = {}
-    for day in (FIRST + timedelta(days=37 * n) for n in range(987)):
+    for day in (FIRST + timedelta(days=89 * n) for n in range(397)):
         for form in FORMATS:
             assert meant.setdefault(written(day, form), day) == day
 

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+from functools import cache
 from pathlib import Path
 
 __all__ = ["verse_pairs"]
@@ -15,6 +16,7 @@ def verse_pairs() -> list[tuple[str, str]] | None:
     return [(old[verse], modern[verse]) for verse in sorted(old.keys() & modern.keys())]
 
 
+@cache
 def _verses(package: str) -> dict[int, str] | None:
     """The readers' edition: book, chapter and verse as one number → its words.
 
