@@ -111,6 +111,14 @@ def test_the_demo_on_a_text_of_ones_own_tells_the_whole_story(tmp_path: Path) ->
     assert len(commands) == 3
     assert str(Path("aqui/with-attention")) in commands[0]
     assert str(file) in commands[1]
+    page = str(Path("aqui/compare.html"))
+    assert f"\n    {page}\n" in out
+    content = (tmp_path / page).read_text(encoding="utf-8")
+    assert '<html lang="pt"' in content
+    for network in NETWORKS:
+        assert Wording("pt")("table", network) in content
+        report = home / f"{network}-attention" / "report.html"
+        assert '<html lang="pt"' in report.read_text(encoding="utf-8")
     told = [line for line in out.splitlines() if line not in [f"    {c}" for c in commands]]
     assert max(map(len, told)) <= WIDTH
     assert "{" not in out
@@ -130,7 +138,8 @@ def test_quiet_is_the_table_alone(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main_in(tmp_path, ["demo", "livro.txt", "--steps", "1", "-q"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert len(table(out)) == len(out.splitlines()) - 1 == 6
+    assert len(table(out)) == len(out.splitlines()) - 2 == 6
+    assert (tmp_path / out.splitlines()[-1]).is_file()
 
 
 @pytest.mark.slow
@@ -253,3 +262,5 @@ def test_the_whole_demo_shows_what_attention_buys(tmp_path: Path) -> None:
     assert losses["with"] < losses["without"] - 0.2
     assert all(head["lost"] > 0 for head in kept["heads"])
     assert "That is what attention buys." in " ".join(done.stdout.split())
+    page = (tmp_path / "runs/demo-1/compare.html").read_text(encoding="utf-8")
+    assert "net with attention" in page

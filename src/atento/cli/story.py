@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shlex
 import time
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from atento.errors import UserError
 from atento.models.choose import Sampling
 from atento.models.format import MARK
 from atento.models.storage import write
+from atento.report.language import language
+from atento.tasks.comparison import Comparison, Group, Member
 from atento.tasks.reading import reading
 from atento.tasks.recipe import Recipe
 from atento.tasks.run import Run
@@ -77,9 +80,10 @@ class Story:
                 self.train(network)
             self.table()
             self.heads(validation)
+            page = self.page()
             self.numbers.seconds["all"] = time.monotonic() - began
             self.keep()
-            self.end()
+            self.end(page)
         except KeyboardInterrupt:
             self.stopped()
             raise
@@ -211,15 +215,31 @@ class Story:
         terminal.say()
         terminal.say(words("heads", "care"))
 
+    def page(self) -> Path:
+        """The comparison as a page, and the runs' own pages in the language of the demo."""
+        with self._timed("page"):
+            groups = [
+                Group(self.words("table", network), (Member.of(run.folder),))
+                for network, run in self.runs.items()
+            ]
+            if self.words.lang != language(os.environ):
+                for run in self.runs.values():
+                    run.report(self.words.lang)
+            return Comparison(self.folder, tuple(groups)).report(self.words.lang)
+
     def keep(self) -> None:
         """Writes what was measured."""
         content = json.dumps(MARK | asdict(self.numbers), indent=1, ensure_ascii=False) + "\n"
         write(self.folder / NUMBERS, content.encode())
 
-    def end(self) -> None:
+    def end(self, page: Path) -> None:
         """Where everything is, and what can be done next."""
         terminal, words = self.terminal, self.words
+        if terminal.quiet:
+            terminal.show([str(page)])
+            return
         terminal.say()
+        terminal.show([words("end", "page"), f"    {page}"])
         seconds = words.number(self.numbers.seconds["all"])
         terminal.say(words("end", "took", seconds=seconds, folder=str(self.folder)))
         run, prompt = (shlex.quote(x) for x in (str(self.folder / FOLDERS["with"]), self.prompt))
@@ -233,8 +253,8 @@ class Story:
             "lesson": "lesson multi-head",
         }
         for what, command in commands.items():
-            if not terminal.quiet:  # commands are not wrapped: they are copied
-                terminal.show([f"  {words('end', what)}:", f"    atento {command}"])
+            # Not wrapped, as they are copied.
+            terminal.show([f"  {words('end', what)}:", f"    atento {command}"])
 
     def stopped(self) -> None:
         """What is left, and how to go on."""
