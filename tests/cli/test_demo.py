@@ -111,17 +111,20 @@ def test_the_demo_on_a_text_of_ones_own_tells_the_whole_story(tmp_path: Path) ->
     assert len(commands) == 3
     assert str(Path("aqui/with-attention")) in commands[0]
     assert str(file) in commands[1]
-    page = str(Path("aqui/compare.html"))
-    assert f"\n    {page}\n" in out
-    content = (tmp_path / page).read_text(encoding="utf-8")
-    assert '<html lang="pt"' in content
-    for network in NETWORKS:
-        assert Wording("pt")("table", network) in content
-        report = home / f"{network}-attention" / "report.html"
-        assert '<html lang="pt"' in report.read_text(encoding="utf-8")
+    assert f"\n    {Path('aqui/compare.html')}\n" in out
+    assert_pages(home)
     told = [line for line in out.splitlines() if line not in [f"    {c}" for c in commands]]
     assert max(map(len, told)) <= WIDTH
     assert "{" not in out
+
+
+def assert_pages(home: Path) -> None:
+    """The comparison and both runs have theirs, in Portuguese."""
+    page = (home / "compare.html").read_text(encoding="utf-8")
+    assert all(Wording("pt")("table", network) in page for network in NETWORKS)
+    reports = [(home / f"{network}-attention" / "report.html") for network in NETWORKS]
+    assert '<html lang="pt"' in page
+    assert all('<html lang="pt"' in file.read_text(encoding="utf-8") for file in reports)
 
 
 def test_without_the_samples_it_takes_what_python_carries_and_says_so(tmp_path: Path) -> None:
