@@ -92,6 +92,7 @@ def test_the_page_has_what_was_asked_and_what_came_of_it(run: Run, lang: str) ->
     head, before = page.text.split(asked)[1], page.text.split(asked)[0]
     assert answer in head
     assert "livro.txt" in before, "the title says it too"
+    assert str(run.folder.parent) not in before + asked, "and without its folders"
     for value in run.recipe.flat().values():
         assert str(value) in page.text
     for name in ("torch", "python", "system", "device"):

@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Iterator
-from typing import Any
 
 from atento.report.curves import Chart, Level, Series, curves
 from atento.report.markup import Html, element, joined
@@ -11,7 +10,7 @@ from atento.report.page import fragment, page
 from atento.report.parts import box, facts, paragraph, said
 from atento.report.table import table
 from atento.tasks.comparison import Comparison, Group, Row
-from atento.tasks.report import NARROW, WIDE, spoken_here
+from atento.tasks.report import NARROW, WIDE, short_source, spoken_here
 from atento.tasks.texts import Words
 
 __all__ = ["compare_chart", "compare_fragment", "compare_page"]
@@ -121,9 +120,8 @@ class _Drawn:
 
     def _asked(self) -> str:
         runs = [run for group in self.held.groups for run in group.runs]
-        survey: dict[str, Any] = runs[0].data.get("survey", {})
         values = {
-            "source": str(survey.get("name") or runs[0].recipe.data.source),
+            "source": short_source(runs[0].data, runs[0].recipe.data.source),
             "runs": self._number(len(runs)),
             "tokens": self._number(runs[0].tokens_seen),
         }

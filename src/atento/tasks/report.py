@@ -21,7 +21,16 @@ from atento.tasks.texts import Words
 if TYPE_CHECKING:
     from atento.tasks.run import Run
 
-__all__ = ["NARROW", "REPORT", "WIDE", "Report", "shown", "spoken_here", "write_report"]
+__all__ = [
+    "NARROW",
+    "REPORT",
+    "WIDE",
+    "Report",
+    "shown",
+    "short_source",
+    "spoken_here",
+    "write_report",
+]
 
 REPORT = "report.html"
 
@@ -66,6 +75,12 @@ def spoken_here(lang: str | None) -> str:
     if lang is not None and lang not in LANGUAGES:
         raise UserError(f"lang must be one of {', '.join(LANGUAGES)}; got {lang!r}.")
     return lang or language(os.environ)
+
+
+def short_source(data: dict[str, Any], source: str) -> str:
+    """A text's name without its folders, as far as the run kept it."""
+    name = str(data.get("survey", {}).get("name") or source)
+    return name.replace("\\", "/").rstrip("/").rpartition("/")[2] or name
 
 
 class Report:
@@ -132,9 +147,7 @@ class Report:
         return spelled(written, self.lang)
 
     def _source(self) -> str:
-        survey = self.data.get("survey", {})
-        source = str(self.recipe.get("data.source", ""))
-        return str(survey.get("name") or source.replace("\\", "/").rpartition("/")[2] or source)
+        return short_source(self.data, str(self.recipe.get("data.source", "")))
 
     def _title(self) -> str:
         name = str(self.environment.get("recipe", self.run.folder.name))
