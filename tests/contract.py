@@ -15,6 +15,7 @@ from torch import Tensor
 from atento.core.biases import Alibi, Bias, DenseBias, EdgeBias, Shaw, T5Bias
 from atento.core.compose import Mask
 from atento.core.edges import Edges
+from atento.core.graph_scores import GAT, EdgeFeatures, GATv2
 from atento.core.masks import Causal, Dilated, Full, Global, Prefix, Window, bigbird, longformer
 from atento.core.random_blocks import RandomBlocks
 from atento.core.scores import Additive, Bilinear, Cosine, Dot, Score
@@ -180,6 +181,11 @@ SINK = _random(21, H, grad=True)
 W = _random(22, H, D, D, grad=True)
 ADD_V = _random(23, 5, grad=True)
 ADD_Q, ADD_K = _random(24, D, 5, grad=True), _random(25, D, 5, grad=True)
+GAT_Q, GAT_K = _random(26, H, D, grad=True), _random(27, H, D, grad=True)
+_GRAPH = Edges(EDGES, (N, N))
+GAT_A = _random(28, H, D, grad=True)
+GAT_EDGE = _random(29, EDGES.shape[1], H, 1, grad=True)
+GAT_FEATURES = _random(30, EDGES.shape[1], H, D, grad=True)
 
 
 Compared = Callable[[Tensor, Tensor], Tensor]  # q [B, H, N, 1, D], k [B, H, 1, N, D] → [B, H, N, N]
@@ -201,6 +207,30 @@ def _additive(q: Tensor, k: Tensor) -> Tensor:
     return (ADD_V * (q @ ADD_Q + k @ ADD_K).tanh()).sum(-1)
 
 
+def _leaky(x: Tensor) -> Tensor:
+    return torch.where(x > 0, x, 0.2 * x)
+
+
+def _features(values: Tensor) -> Tensor:
+    """[H, N, N, A]: for each pair the sum of the values of its edges, 0 where there is none."""
+    rows = torch.zeros(N, N, *values.shape[1:], dtype=torch.float64)
+    for e, (k, r) in enumerate(EDGES.T.tolist()):
+        spot = torch.zeros(N, N, 1, 1, dtype=torch.float64)
+        spot[r, k] = 1.0
+        rows = rows + spot * values[e]
+    return rows.permute(2, 0, 1, 3)
+
+
+def _gat(q: Tensor, k: Tensor) -> Tensor:
+    a = torch.cat([GAT_Q, GAT_K], -1)[:, None, None]
+    pairs = torch.cat([q.expand(-1, -1, -1, N, -1), k.expand(-1, -1, N, -1, -1)], -1)
+    return _leaky((a * pairs).sum(-1) + _features(GAT_EDGE)[..., 0])
+
+
+def _gatv2(q: Tensor, k: Tensor) -> Tensor:
+    return (GAT_A[:, None, None] * _leaky(q + k + _features(GAT_FEATURES))).sum(-1)
+
+
 SCORES: dict[str, tuple[Score, Compared, float]] = {
     "dot": (Dot(), _dot, D**-0.5),
     "capped": (Dot(scale=0.9, softcap=1.5), _dot, 0.9),
@@ -208,6 +238,18 @@ SCORES: dict[str, tuple[Score, Compared, float]] = {
     "cosine": (Cosine(scale=4.0), _cosine, 4.0),
     "bilinear": (Bilinear(weight=W), _bilinear, 1.0),
     "additive": (Additive(v=ADD_V, query=ADD_Q, key=ADD_K, sink=SINK), _additive, 1.0),
+    "gat": (
+        GAT(query=GAT_Q, key=GAT_K, edge=EdgeFeatures(_GRAPH, GAT_EDGE, merge="sum")),
+        _gat,
+        1.0,
+    ),
+    "gatv2": (
+        GATv2(
+            a=GAT_A, edge=EdgeFeatures(_GRAPH, GAT_FEATURES, merge="sum"), scale=0.7, softcap=2.0
+        ),
+        _gatv2,
+        0.7,
+    ),
 }
 
 

@@ -22,7 +22,7 @@ from contract import BIASES, MASKS, SCORES, B, H, N, inputs, logits, oracle
 
 EXACT = 1e-12
 # flex computes on CPU only when compiled, seconds for each structure: test_flex.py has it.
-EAGER = ("auto", "reference", "sdpa", "chunked")
+EAGER = ("auto", "reference", "sdpa", "chunked", "edges")
 PAIRS = list(itertools.product(BIASES, SCORES))
 CAUSAL = [name for name, case in MASKS.items() if case.causal]
 
@@ -60,6 +60,8 @@ def test_every_path_equals_the_oracle(mask: str, key_heads: int) -> None:
     assert served["auto"] == served["reference"] == len(PAIRS)
     assert served["sdpa"] >= len(BIASES)
     assert served["chunked"] == (0 if mask == "where" else len(PAIRS))
+    compared = [score for _, score in PAIRS if score != "additive"]
+    assert served["edges"] == (len(compared) if mask == "edges" else 0)
 
 
 def close(found: Tensor, expected: Tensor, limit: float = EXACT) -> bool:

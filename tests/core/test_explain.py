@@ -142,7 +142,7 @@ def test_small_calls_on_cpu(kw, path):
         ({"mask": Causal()}, "sdpa"),
         ({"mask": Window(255)}, "chunked"),
         ({"mask": longformer(127, [0])}, "chunked"),
-        ({"mask": Edges(torch.zeros(2, 9, dtype=torch.long), (4096, 4096))}, "chunked"),
+        ({"mask": Edges(torch.zeros(2, 9, dtype=torch.long), (4096, 4096))}, "edges"),
         ({"score": Dot(softcap=1.0)}, "chunked"),
         ({"score": Additive(v=torch.zeros(8))}, "chunked"),
         ({"bias": Alibi.standard(1)}, "sdpa"),

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from atento.core.adjacency import Adjacency, Listed, joined, refuse_duplicates
 from atento.core.arguments import dense_misfit
 from atento.core.positions import Cell, Grid
 from atento.core.structure import Structured
@@ -32,6 +33,10 @@ class Bias(Structured):
     def over(self, grid: Grid) -> Tensor:
         """`values` over a grid; overridden where slicing is cheaper."""
         return self.values(grid.cell)
+
+    def on_edges(self, c: Cell, known: Adjacency) -> Tensor:
+        """`values` of an adjacency's places; overridden where they are at hand."""
+        return self.values(c)
 
     def misfit(self, B: int, H: int, Q: int, K: int, D: int) -> str | None:
         """Why this bias does not go with a call of these sizes; None where it does."""
@@ -67,6 +72,9 @@ class Sum(Bias):
 
     def over(self, grid: Grid) -> Tensor:
         return _total([p.over(grid) for p in self.parts])
+
+    def on_edges(self, c: Cell, known: Adjacency) -> Tensor:
+        return _total([p.on_edges(c, known) for p in self.parts])
 
     def misfit(self, B: int, H: int, Q: int, K: int, D: int) -> str | None:
         return next((why for p in self.parts if (why := p.misfit(B, H, Q, K, D))), None)
@@ -214,7 +222,7 @@ class DenseBias(Bias):
 
 
 @dataclass(frozen=True, eq=False)
-class EdgeBias(Bias):
+class EdgeBias(Listed, Bias):
     """values[e] (or values[e, h]) where (j, i) is edge e of an `Edges`, 0 elsewhere.
 
     In the user's order of edges. Duplicate edges are an error that names the first, unless
@@ -249,8 +257,9 @@ class EdgeBias(Bias):
             ("merge", merge),
         ):
             object.__setattr__(self, name, value)
+        self.keep(edges.adjacency)
         if merge is None and not torch.compiler.is_compiling() and values.device.type != "meta":
-            _refuse_duplicates(edges.index, edges.shape[1])
+            refuse_duplicates(edges.index, edges.adjacency)
 
     def misfit(self, B: int, H: int, Q: int, K: int, D: int) -> str | None:
         if self.shape != (Q, K):
@@ -261,13 +270,9 @@ class EdgeBias(Bias):
         raise TypeError("EdgeBias is merged once per call: use it through attend.")
 
     def bound(self, q: Tensor, scale: float) -> Bias:
-        codes = self.index[1].long() * self.shape[1] + self.index[0].long()
-        ordered = torch.sort(codes).values
-        spots = torch.searchsorted(ordered, codes)  # equal edges share the first one's place
-        values = self.weights.to(
-            torch.promote_types(self.weights.dtype, torch.float32)
-        ).T  # [H|1, E]
-        return _Sorted(ordered, _merged(values, spots, self.merge), self.shape[1])
+        wide = self.weights.to(torch.promote_types(self.weights.dtype, torch.float32))
+        known = self.adjacency
+        return _Sorted(known.codes, joined(wide, known, self.merge).T, self.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,19 +294,10 @@ class _Sorted(Bias):
         head = c.h if len(self.weights) > 1 else c.h * 0
         return torch.where(self.codes[place] == code, self.weights[head, place], 0.0)
 
-
-def _merged(values: Tensor, spots: Tensor, merge: str | None) -> Tensor:  # [H|1, E]
-    """Values [H|1, E] of edges joined where their spot is the same."""
-    where = spots.expand_as(values)
-    empty = torch.zeros_like(values)
-    if merge == "max":
-        return empty.scatter_reduce(1, where, values, "amax", include_self=False)
-    if merge == "logsumexp":
-        # Shifted by each spot's greatest value, so that no exponential overflows.
-        most = empty.scatter_reduce(1, where, values.detach(), "amax", include_self=False)
-        total = empty.scatter_add(1, where, (values - most.gather(1, where)).exp())
-        return most + torch.where(total > 0, total, 1.0).log()
-    return empty.scatter_add(1, where, values)
+    def on_edges(self, c: Cell, known: Adjacency) -> Tensor:
+        if self.codes is known.codes:  # the edges that are attended: nothing is looked for
+            return self.weights[None, :, None]
+        return self.values(c)
 
 
 def _heads_misfit(name: str, x: Tensor, heads: int) -> str | None:
@@ -309,16 +305,3 @@ def _heads_misfit(name: str, x: Tensor, heads: int) -> str | None:
     if x.shape[-1] in (1, heads):
         return None
     return f"{name} is for {x.shape[-1]} heads; q has {heads}"
-
-
-def _refuse_duplicates(index: Tensor, keys: int) -> None:
-    codes = index[1].long() * keys + index[0].long()
-    ordered, order = torch.sort(codes, stable=True)
-    again = (ordered[1:] == ordered[:-1]).nonzero()
-    if len(again):
-        first = int(order[1:][again[:, 0]].min())
-        pair = (int(index[0, first]), int(index[1, first]))
-        raise ValueError(
-            f"edge {first} (key {pair[0]} → query {pair[1]}) stands in the list twice, so its bias "
-            'is ambiguous. Say how values join: merge="sum", "max" or "logsumexp".'
-        )

@@ -95,6 +95,7 @@ def checked(  # long: the door's arguments
     _check_widths(q, k, score)
     why = mask.misfit(B, H, Q, K) if mask is not None else None
     why = why or (bias.misfit(B, H, Q, K, D) if bias is not None else None)
+    why = why or score.sizes_misfit(Q, K)
     if why:
         raise ValueError(f"{why}. q is [B, H, Q, D] = {list(q.shape)}, k has K = {K}.")
     _check_at(at, q, k, mask, bias)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from atento.core.adjacency import Listed, sorted_edges
 from atento.core.compose import Mask
 from atento.core.positions import Cell
 
@@ -19,11 +20,12 @@ __all__ = ["Edges"]
 
 
 @dataclass(frozen=True, eq=False)
-class Edges(Mask):
+class Edges(Listed, Mask):
     """(j, i) is an edge: index Int[2, E], row 0 = key (sender), row 1 = query (receiver).
 
     `shape` = (queries, keys), shared by batch and heads. A set: duplicates merge. By this call's
-    rows and columns, not by positions.
+    rows and columns, not by positions. Sorted once, when it is made: where it is used again, in
+    each layer and step, nothing is sorted anew.
     """
 
     index: Tensor
@@ -43,10 +45,15 @@ class Edges(Mask):
         if not isinstance(shape, Sequence) or len(shape) != 2:
             raise ValueError(f"Edges(shape=…) must be (queries, keys); got {shape!r}.")
         object.__setattr__(self, "shape", (shape[0], shape[1]))
-        if torch.compiler.is_compiling() or x.device.type == "meta" or x.numel() == 0:
+        if torch.compiler.is_compiling() or x.device.type == "meta":
             return
+        if x.numel():
+            self._check_range()
+        self.keep(sorted_edges(x, self.shape, distinct=None))
+
+    def _check_range(self) -> None:
         # Read once, when the graph is built: an index out of range would read foreign memory later.
-        most, least = x.amax(1).tolist(), int(x.min())
+        most, least = self.index.amax(1).tolist(), int(self.index.min())
         queries, keys = self.shape
         if least < 0 or most[0] >= keys or most[1] >= queries:
             raise ValueError(
@@ -60,9 +67,7 @@ class Edges(Mask):
         return f"Edges has shape (queries, keys) = {self.shape}; the call has ({Q}, {K})"
 
     def bound(self) -> Mask:
-        keys = self.shape[1]
-        codes = torch.sort(self.index[1].long() * keys + self.index[0].long()).values
-        return _Sorted(codes, self.shape)
+        return _Sorted(self.adjacency.codes, self.shape)
 
     def allows(self, c: Cell) -> Tensor:
         return self.bound().allows(c)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from atento.core import chunked, flex, reference, sdpa, varlen
+from atento.core import chunked, flex, neighbours, reference, sdpa, varlen
 from atento.core.call import Call
 
 __all__ = ["Explanation"]
@@ -41,6 +41,7 @@ PATHS = {
         ("flex", flex),
         ("varlen", varlen),
         ("chunked", chunked),
+        ("edges", neighbours),
     )
 }
 
@@ -127,6 +128,13 @@ def _fits(path: Path, call: Call) -> bool:
 def _preferences(call: Call) -> list[tuple[str, str]]:
     if sdpa.refusal(call) is None and sdpa.held(call) == 0:
         return [("sdpa", "torch's fused kernel needs no mask tensor here")]
+    if neighbours.refusal(call) is None:
+        listed = [("edges", "each query is compared with its neighbours alone")]
+        return listed + [p for p in _beside_edges(call) if p[0] != "edges"]
+    return _beside_edges(call)
+
+
+def _beside_edges(call: Call) -> list[tuple[str, str]]:
     _, _, Q, K = call.sizes
     large = not torch.compiler.is_exporting() and Q * K > SMALL
     sparse = large and call.mask is not None and call.mask.density(Q, K) < SPARSE

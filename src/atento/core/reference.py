@@ -61,7 +61,7 @@ def logits_of(call: Call) -> Tensor:  # [B, H, Q, K]
 
 def logits_over(grid: Grid, q: Tensor, k: Tensor, score: Score, bias: Bias | None) -> Tensor:
     """The logits of a grid, q and k being its rows and columns, k for each query head."""
-    logits = capped(score.raw(q, k) * score.factor(q.shape[-1]), score.softcap)
+    logits = capped(score.over(grid, q, k) * score.factor(q.shape[-1]), score.softcap)
     return logits if bias is None else logits + bias.over(grid)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from atento.core.positions import Grid
 from atento.core.structure import Structured
 
 __all__ = ["Additive", "Bilinear", "Cosine", "Dot"]
@@ -34,6 +35,10 @@ class Score(Structured):
     def raw(self, q: Tensor, k: Tensor) -> Tensor:
         """[B, H, Q, K]: the score of each query and key, unscaled; k has H heads here."""
         raise NotImplementedError(f"{type(self).__name__} must define raw(self, q, k)")
+
+    def over(self, grid: Grid, q: Tensor, k: Tensor) -> Tensor:
+        """`raw` of a grid's rows and columns, for scores that know pairs apart."""
+        return self.raw(q, k)
 
     def as_dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """(q', k') whose dot product is the score; k may have fewer heads than q."""
@@ -63,6 +68,10 @@ class Score(Structured):
     def key_width(self, width: int) -> int | None:
         """The width of keys that goes with queries of `width`; None where any may."""
         return width
+
+    def sizes_misfit(self, Q: int, K: int) -> str | None:
+        """Why this score does not go with these numbers of queries and keys; None where it does."""
+        return None
 
     def factor(self, width: int) -> float:
         """The scale in force for queries of `width`."""
