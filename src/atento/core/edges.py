@@ -75,6 +75,17 @@ class Edges(Listed, Mask):
     def tiles(self, t: Tiles) -> tuple[Tensor, Tensor]:
         return t.of_pairs(self.index[1], self.index[0])
 
+    def with_loops(self) -> Edges:
+        """The same edges, then one from each node to itself where it is not there yet."""
+        if self.shape[0] != self.shape[1]:
+            raise ValueError(
+                f"with_loops needs as many keys as queries; got {self.shape} (queries, keys)."
+            )
+        there = torch.zeros(self.shape[0], dtype=torch.bool, device=self.index.device)
+        there[self.index[0, self.index[0] == self.index[1]].long()] = True
+        missing = (~there).nonzero()[:, 0].to(self.index.dtype)
+        return Edges(torch.cat([self.index, missing.expand(2, -1)], 1), self.shape)
+
     def density(self, queries: int, keys: int) -> float:
         return min(1.0, self.index.shape[1] / max(queries * keys, 1))
 
