@@ -6,6 +6,7 @@ import os
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import torch
 import atento
 from atento.errors import UserError
 from atento.models.choose import Sampling
-from atento.tasks import Recipe, Run, load, train
+from atento.tasks import Recipe, Run, load, start, train
 from atento.training.words import training_words
 from tasks.books import OPTIONS, book, recipe
 
@@ -179,6 +180,36 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
     with pytest.raises(UserError, match="can be written"):
         train(made, out=tmp_path / "locked" / "run")
+
+
+def test_what_a_killed_beginning_left_is_begun_anew(tmp_path: Path) -> None:
+    made, killed, own = recipe(tmp_path), tmp_path / "killed", tmp_path / "own"
+    for folder in (killed, own):
+        folder.mkdir()
+        for name in ("env.json", "tokenizer.json", ".tokenizer.json.7"):
+            (folder / name).write_text("{", encoding="utf-8")
+    (killed / ".lock").touch()  # which only a process that was killed leaves
+    begun = train(made, out=killed, quiet=True, steps=1)
+    assert load(killed).evaluate()["val_loss"] == pytest.approx(begun.metrics[-1]["val_loss"])
+    with pytest.raises(UserError, match="new or empty"):
+        train(made, out=own, quiet=True)
+    assert (own / "tokenizer.json").read_text(encoding="utf-8") == "{"
+
+
+def test_a_run_that_was_made_while_another_read_its_text_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, out, read = recipe(tmp_path), tmp_path / "run", start.corpus
+
+    def overtaken(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(start, "corpus", read)
+        train(made, out=out, quiet=True, steps=1)
+        return read(*args, **options)
+
+    monkeypatch.setattr(start, "corpus", overtaken)
+    with pytest.raises(UserError, match="holds a run"):
+        train(made, out=out, quiet=True, steps=2)
+    assert load(out).metrics[-1]["step"] == 1
 
 
 def test_one_letter_for_ever_is_a_text_too(tmp_path: Path) -> None:

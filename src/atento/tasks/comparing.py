@@ -10,7 +10,7 @@ from atento.errors import UserError
 from atento.models.storage import read_json
 from atento.tasks.comparison import Comparison, Group, Member
 from atento.tasks.recipe import Recipe, find_option, named_recipes
-from atento.tasks.run import ENVIRONMENT, RECIPE, TOKENIZER, Run
+from atento.tasks.run import RECIPE, Run
 from atento.tasks.start import next_folder, train
 from atento.training.checkpoint import STATE, latest
 from atento.training.progress import progress
@@ -98,9 +98,6 @@ class _Plan:
         if self.finished(n):
             return
         begun = (folder / RECIPE).is_file()
-        if not begun and folder.is_dir():  # killed before its recipe, which is written last, was
-            for name in (ENVIRONMENT, TOKENIZER):
-                (folder / name).unlink(missing_ok=True)
         given = dict(self.options) | {"train.seed": self.seed(n)}
         train(self.base, out=folder, resume=begun, quiet=quiet, **given)
 

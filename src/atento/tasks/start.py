@@ -34,7 +34,7 @@ from atento.training.capture import execution_for
 from atento.training.checkpoint import latest, step_of
 from atento.training.device import device_here, device_name
 from atento.training.distributed import check_share, first, from_first, in_turn, joined, processes
-from atento.training.lock import locked
+from atento.training.lock import LOCK, locked
 from atento.training.loop import fit
 from atento.training.precision import precision_for
 from atento.training.progress import Progress as Teller
@@ -42,6 +42,8 @@ from atento.training.progress import progress
 from atento.training.words import training_words
 
 __all__ = ["dry_run", "next_folder", "train"]
+
+BEFORE_RECIPE = (ENVIRONMENT, TOKENIZER)  # what a run's folder holds before it is a run
 
 
 def train(
@@ -78,6 +80,8 @@ def train(
             if not plan.resumed:
                 execution_for(task, plan.recipe.train)  # else refused before anything is written
             held.enter_context(_own_folder(plan.folder))
+            if not plan.resumed:
+                _check_new(plan.folder)  # again: another may have begun and ended meanwhile
             facts = about(plan.text, task)
             _prepare(plan, task, device, facts)
             return plan, task, facts
@@ -159,17 +163,27 @@ def _begun(
     name, base = _named(recipe)
     whole = base.with_options(options)
     folder = next_folder(name) if out is None else Path(out).expanduser()
+    _check_new(folder)
+    text = corpus(whole.data, progress=far)
+    # The recipe of a run must mean the same from any folder.
+    whole = replace(whole, data=replace(whole.data, source=text.source))
+    return _Plan(name, whole, folder, text, False)
+
+
+def _check_new(folder: Path) -> None:
+    """Refuses a folder in which no run can begin."""
     if os.path.exists(folder / RECIPE):  # False, not an error, where the name is too long
         raise UserError(
             f"out must be a new folder; {str(folder)!r} holds a run. Add --resume to go on with "
             "it, or name another --out."
         )
-    if os.path.exists(folder) and (not folder.is_dir() or any(folder.iterdir())):
+    if not os.path.exists(folder):
+        return
+    held = {entry.name for entry in folder.iterdir()} if folder.is_dir() else {""}
+    # A process that was killed before it wrote its recipe, which is last, leaves its lock file.
+    left = LOCK in held and all(name.startswith(".") or name in BEFORE_RECIPE for name in held)
+    if held and not left:
         raise UserError(f"out must be a new or empty folder; {str(folder)!r} is not. Name another.")
-    text = corpus(whole.data, progress=far)
-    # The recipe of a run must mean the same from any folder.
-    whole = replace(whole, data=replace(whole.data, source=text.source))
-    return _Plan(name, whole, folder, text, False)
 
 
 def _resumed(
@@ -277,6 +291,8 @@ def _prepare(plan: _Plan, task: Language, device: torch.device, facts: dict[str,
         # Last: a folder is a run once it has its recipe.
         write(plan.folder / RECIPE, plan.recipe.to_toml().encode())
     except OSError as error:
+        for name in () if plan.resumed else BEFORE_RECIPE:
+            (plan.folder / name).unlink(missing_ok=True)
         raise _unwritable(plan.folder, error) from error
 
 

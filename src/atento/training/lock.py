@@ -9,9 +9,9 @@ from pathlib import Path
 
 from atento.errors import UserError
 
-__all__ = ["locked"]
+__all__ = ["LOCK", "locked"]
 
-NAME = ".lock"
+LOCK = ".lock"
 TAKEN = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 _held = threading.local()
 
@@ -38,18 +38,18 @@ def locked(folder: Path) -> Iterator[None]:
         # On POSIX removed while it is held, or the next writer's file would go; Windows lets none
         # remove an open file.
         with suppress(OSError):
-            (home / NAME).unlink()
+            (home / LOCK).unlink()
         os.close(descriptor)
         with suppress(OSError):
             if os.name == "nt":
-                (home / NAME).unlink()
+                (home / LOCK).unlink()
 
 
 def _taken(home: Path) -> int:
     """The descriptor of the folder's lock file, locked."""
     while True:
         try:
-            descriptor = os.open(home / NAME, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = os.open(home / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise UserError(
                 f"out must be a folder that can be written; {str(home)!r} cannot "
@@ -58,7 +58,7 @@ def _taken(home: Path) -> int:
         try:
             _lock(descriptor)
             # Its last holder may have removed the file between our opening and our locking.
-            if os.path.samestat(os.fstat(descriptor), os.stat(home / NAME)):
+            if os.path.samestat(os.fstat(descriptor), os.stat(home / LOCK)):
                 return descriptor
         except FileNotFoundError:
             pass
