@@ -163,6 +163,7 @@ def test_the_commands_mistakes_are_one_line(tmp_path: Path) -> None:
     for given, says in (
         ({"batch": 5}, "train.batch must be divisible by the number of processes, 2"),
         ({"source": tmp_path / "nada.txt"}, "nada.txt"),
+        ({"source": "-"}, "data.source - can be read by one process only; got 2"),
     ):
         words = command(tmp_path / "run", **given)
         ran = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=300)

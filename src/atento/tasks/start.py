@@ -164,6 +164,11 @@ def _begun(
     whole = base.with_options(options)
     folder = next_folder(name) if out is None else Path(out).expanduser()
     _check_new(folder)
+    if processes() > 1 and "-" in whole.data.source.split(","):
+        raise UserError(
+            f"data.source - can be read by one process only; got {processes()} that train "
+            "together, each of which reads the text. Save it to a file, and name that."
+        )
     text = corpus(whole.data, progress=far)
     # The recipe of a run must mean the same from any folder.
     whole = replace(whole, data=replace(whole.data, source=text.source))
