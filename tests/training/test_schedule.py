@@ -65,3 +65,13 @@ def test_few_steps_have_a_rate_too(steps: int) -> None:
     rates = [rate_at(step, Train(steps=steps)) for step in range(steps)]
     assert max(rates) == rates[0] == 1e-3
     assert min(rates) > 0
+
+
+def test_the_inverse_square_root_by_hand() -> None:
+    config = Train(steps=1000, warmup=4, rate=0.6, floor=0.1, schedule="inverse-sqrt")
+    rates = [rate_at(step, config) for step in range(1000)]
+    assert rates[:4] == pytest.approx([0.15, 0.3, 0.45, 0.6])
+    # The 9th, 16th and 100th step: √(4 / t) is 2 / 3, 1 / 2 and 1 / 5.
+    assert [rates[t - 1] for t in (9, 16, 100)] == pytest.approx([0.4, 0.3, 0.12])
+    assert rates[399] == rates[999] == pytest.approx(0.06)  # a tenth, from the 400th on
+    assert all(a > b for a, b in pairwise(rates[3:399]))

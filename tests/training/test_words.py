@@ -11,6 +11,7 @@ from atento.training.words import training_words
 SILENT = {"seed", "evaluate_every", "checkpoint_every", "patience", "recompute", "precision"}
 SILENT |= {"execution"}
 SILENT |= {"masked"}  # what is asked of the model, not how it learns
+SILENT |= {"tokens"}  # a batch of pairs, which is said below
 CHANGED = {
     "optimizer": "muon",
     "schedule": "linear",
@@ -64,3 +65,9 @@ def test_what_is_not_done_is_not_said() -> None:
         "AdamW, β 0.9 and 0.99, rate 0.001, decay 0.1 of linear maps, 0 elsewhere · constant · "
         "7 steps of 5 windows"
     )
+
+
+def test_a_batch_of_pairs_is_so_many_tokens() -> None:
+    said = training_words(Train(steps=7, tokens=1234, accumulate=2), paired=True)
+    assert said.endswith("7 steps of 2 × 1,234 tokens of pairs")
+    assert "windows" not in said

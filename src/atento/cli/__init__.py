@@ -24,6 +24,7 @@ VERBS = {
     "compare": "train several recipes on the same data, and set them side by side",
     "report": "write a run's page, or its curves as a picture",
     "sample": "continue a prompt with a trained run",
+    "translate": "turn lines into another language with a trained run",
     "eval": "measure a run on its whole validation split",
     "describe": "show what a run or a recipe is made of, and what it costs",
     "doctor": "show versions, devices, precision, extras and data",

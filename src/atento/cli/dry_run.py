@@ -40,16 +40,16 @@ def run(argv: list[str]) -> int:
         return 0
     made, task = found.described, found.task
     end = time.localtime(time.time() + found.seconds)
+    parameters = sum(p.numel() for p in task.model.parameters())
     print(
-        f"{folder} would hold one {made.config.kind} of {made.parameters.total:,} parameters, "
-        f"vocabulary {made.config.vocabulary}, trained on {len(task.training):,} tokens, judged by "
-        f"{len(task.validation):,}."
+        f"{folder} would hold one {task.config.kind} of {parameters:,} parameters, {task.sizes()}."
     )
     print(f"device       {device}")
-    print(
-        f"memory       about {size(made.training_bytes)}, {size(made.activations_bytes)} of it "
-        "activations"
-    )
+    if made is not None:
+        print(
+            f"memory       about {size(made.training_bytes)}, {size(made.activations_bytes)} of it "
+            "activations"
+        )
     speed = found.tokens / found.step_seconds
     print(f"step         {found.step_seconds * 1000:.1f} ms, {speed:,.0f} tokens/s")
     print(f"evaluation   {found.evaluation_seconds:.1f} s, {found.evaluations} times")

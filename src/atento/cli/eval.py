@@ -11,9 +11,11 @@ from atento.errors import UserError
 
 if TYPE_CHECKING:
     from atento.tasks.length_table import LengthRow
+    from atento.tasks.translation_run import TranslationRun
 
 __all__ = ["run"]
 
+BEAM = 5
 WORDS = {
     "val_loss": "nats for each token, over the whole validation split",
     "perplexity": "as many equally likely tokens would be as hard to foretell",
@@ -31,20 +33,42 @@ def run(argv: list[str]) -> int:
     contexts = _contexts(options)
     spin_briefly()
     from atento.tasks.length_table import length_table
-    from atento.tasks.run import load
+    from atento.tasks.run import Run, load, load_text
 
-    runs = [load(folder) for folder in options.runs]
+    first = load(options.runs[0])
+    if not isinstance(first, Run):
+        return _translation(first, options)
+    if options.split or options.beam:
+        raise UserError(
+            f"--{'split' if options.split else 'beam'} is for a run of pairs; {options.runs[0]} "
+            "holds a model of one text, judged by its validation split. Leave it out."
+        )
     rows = []
     if contexts:
+        runs = [first, *(load_text(folder) for folder in options.runs[1:])]
         rows = length_table(runs, contexts, _extensions(options.extension))
     if options.json:
-        numbers = runs[0].evaluate() | {k: v for row in rows for k, v in _flat(row, contexts)}
+        numbers = first.evaluate() | {k: v for row in rows for k, v in _flat(row, contexts)}
         finite = {k: _finite(v) for k, v in numbers.items()}
         print(json.dumps({"run": options.runs[0], **finite}, ensure_ascii=False, indent=2))
     elif rows:
         print("\n".join(_table(rows, contexts)))
     else:
-        _print(runs[0].evaluate())
+        _print(first.evaluate())
+    return 0
+
+
+def _translation(run: "TranslationRun", options: argparse.Namespace) -> int:
+    """Prints what a run of pairs reaches on a split, with intervals and signatures."""
+    from atento.tasks.scores import scores
+
+    if options.contexts is not None:
+        raise UserError(f"--contexts is for a run of one text; {options.runs[0]} has pairs.")
+    found = scores(run, options.split or "validation", options.beam or BEAM)
+    if options.json:
+        print(json.dumps({"run": options.runs[0], **found.flat()}, ensure_ascii=False, indent=2))
+    else:
+        print("\n".join(found.lines()))
     return 0
 
 
@@ -56,6 +80,17 @@ def _parser() -> Parser:
     add = parser.add_argument
     add("runs", metavar="RUN", nargs="+", help="the folder of a run; several with --contexts")
     add("--json", action="store_true", help="one flat object on stdout")
+    add(
+        "--split",
+        choices=("validation", "test"),
+        help="of a run of pairs: what it is judged by (validation)",
+    )
+    add(
+        "--beam",
+        type=int,
+        metavar="K",
+        help=f"of a run of pairs: hypotheses kept at once, 1 is greedy ({BEAM})",
+    )
     add(
         "--contexts",
         metavar="N,N",

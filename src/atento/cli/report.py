@@ -13,6 +13,8 @@ from atento.report.language import LANGUAGES, language
 
 if TYPE_CHECKING:
     from atento.report.curves import Chart
+    from atento.tasks.report import Report
+    from atento.tasks.translation_report import TranslationReport
 
 __all__ = ["run"]
 
@@ -70,10 +72,7 @@ def _page(home: Path, lang: str) -> str:
         from atento.tasks.comparison import load_comparison
 
         return compare_page(load_comparison(home), lang)
-    from atento.tasks.report import Report
-    from atento.tasks.run import load
-
-    return Report(load(home), lang).page()
+    return _report(home, lang).page()
 
 
 def _chart(home: Path, lang: str) -> "Chart":
@@ -82,10 +81,16 @@ def _chart(home: Path, lang: str) -> "Chart":
         from atento.tasks.comparison import load_comparison
 
         return compare_chart(load_comparison(home), lang)
-    from atento.tasks.report import Report
-    from atento.tasks.run import load
+    return _report(home, lang).chart()
 
-    return Report(load(home), lang).chart()
+
+def _report(home: Path, lang: str) -> "Report | TranslationReport":
+    from atento.tasks.report import Report
+    from atento.tasks.run import Run, load
+    from atento.tasks.translation_report import TranslationReport
+
+    held = load(home)
+    return Report(held, lang) if isinstance(held, Run) else TranslationReport(held, lang)
 
 
 def _pictures(options: argparse.Namespace, chart: "Chart") -> None:

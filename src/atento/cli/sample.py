@@ -21,9 +21,9 @@ def run(argv: list[str]) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     spin_briefly()
-    from atento.tasks.run import load
+    from atento.tasks.run import load_text
 
-    held = load(options.run)
+    held = load_text(options.run)
     fills = held.config.kind == "encoder"
     for name, value in vars(options).items():
         if name not in OF_BOTH and (name == "blank") != fills and value != parser.get_default(name):

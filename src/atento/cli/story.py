@@ -26,7 +26,7 @@ from atento.report.language import language
 from atento.tasks.comparison import Comparison, Group, Member
 from atento.tasks.reading import reading
 from atento.tasks.recipe import Recipe
-from atento.tasks.run import Run
+from atento.tasks.run import Run, of_text
 from atento.tasks.sentence import sentence
 from atento.tasks.start import train
 
@@ -137,22 +137,23 @@ class Story:
             words("train", f"about_{network}", **{k: words.number(n) for k, n in about.items()})
         )
         with self._timed(network):
-            self.runs[network] = run = train(
+            done = train(
                 RECIPE,  # by its name, by which the run is resumed
                 out=self.folder / FOLDERS[network],
                 quiet=True,
                 tell=Steps(terminal, words("train", "bar")),
                 **self.options | {"model.attention": ATTENTION[network]},
             )
+        self.runs[network] = run = of_text(done)
         numbers.losses[network] = min(record["val_loss"] for record in run.metrics)
         numbers.parameters[network] = sum(p.numel() for p in run.model.parameters())
-        done = {
+        came_of_it = {
             "parameters": words.number(numbers.parameters[network]),
             "steps": words.number(self.recipe.train.steps),
             "seconds": words.number(numbers.seconds[network]),
             "prompt": words.quoted(self.prompt),
         }
-        terminal.say(words("train", "done", **done))
+        terminal.say(words("train", "done", **came_of_it))
         if not terminal.quiet:
             with self._timed("samples"):
                 said = run.stream(self.prompt, SAID, Sampling(temperature=0.8, seed=0))

@@ -1,11 +1,15 @@
 """`atento train`: a recipe and its options, to a run."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atento.cli.options import parsed
 from atento.cli.threads import spin_briefly
 from atento.errors import UserError
 from atento.tasks.recipe import Recipe, named_recipes, options
+
+if TYPE_CHECKING:
+    from atento.tasks.run import Run
+    from atento.tasks.translation_run import TranslationRun
 
 __all__ = ["run"]
 
@@ -53,12 +57,22 @@ def run(argv: list[str]) -> int:
     )
     if not quiet:
         best = min((m["val_loss"] for m in done.metrics), default=float("nan"))
-        blanks = ' --prompt "A text with bl_nks"' * (done.config.kind == "encoder")
         print(
             f"{done.folder}: best val_loss {best:.4f}. See {done.folder / 'report.html'}, or try: "
-            f"atento sample {done.folder}{blanks}"
+            f"{_next(done)}"
         )
     return 0
+
+
+def _next(done: "Run | TranslationRun") -> str:
+    """What can be done with a run, as a command."""
+    match done.config.kind:
+        case "encoder":
+            return f'atento sample {done.folder} --prompt "A text with bl_nks"'
+        case "decoder":
+            return f"atento sample {done.folder}"
+        case _:
+            return f"atento translate {done.folder}"
 
 
 def _help(recipe: str | None) -> str:

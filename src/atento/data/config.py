@@ -20,7 +20,7 @@ class Data:
         default="",
         metadata={
             "help": "a named set, a text file, a folder of .txt files, or - for stdin; "
-            "several with commas between them"
+            "several with commas between them; of a translation: pairs"
         },
     )
     tokenizer: str = field(
@@ -29,6 +29,23 @@ class Data:
     vocabulary_size: int = field(
         default=VOCABULARY,
         metadata={"help": "how many pieces bpe or unigram may learn, <PAD> and bytes included"},
+    )
+    languages: str = field(
+        default="",
+        metadata={"help": "from which to which, as files end: en,de", "task": "translation"},
+    )
+    validation: str = field(
+        default="", metadata={"help": "pairs to be judged by", "task": "translation"}
+    )
+    test: str = field(
+        default="", metadata={"help": "pairs for the last word", "task": "translation"}
+    )
+    joint: bool = field(
+        default=True,
+        metadata={
+            "help": "whether source and target have one tokenizer",
+            "task": "translation",
+        },
     )
 
     def __post_init__(self) -> None:

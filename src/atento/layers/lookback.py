@@ -53,7 +53,7 @@ class Lookback(nn.Module):
         """What `forward` takes of states h [B, N, C]; of an additive score W_k h is made here."""
         score, h = self.score(), states[:, None]
         if isinstance(score, Additive) and score.key is not None:
-            return KeysValues(h @ score.key, h)
+            return KeysValues((h @ score.key).to(h.dtype), h)  # autocast makes the product narrower
         return KeysValues(h, h)
 
     def forward(self, s: Tensor, heard: KeysValues, mask: Mask | None = None) -> Tensor:
@@ -61,7 +61,8 @@ class Lookback(nn.Module):
         score: Score = self.score()
         if isinstance(score, Additive):
             score = replace(score, key=None)
-        return attend(s[:, None], *heard, mask=mask, score=score, tap=self.tap)[:, 0]
+        q = s[:, None].to(heard.v.dtype)
+        return attend(q, *heard, mask=mask, score=score, tap=self.tap)[:, 0]
 
 
 class FixedContext(nn.Module):

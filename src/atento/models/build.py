@@ -90,7 +90,10 @@ def drawing_words(config: ModelConfig) -> str:
 
     Claim: test_build.py::test_weights_begin_as_is_said
     """
-    last = SPREAD / math.sqrt(2 * config.layers)
+    if config.kind == "recurrent":
+        return f"embeddings begin with deviation {SPREAD:g}, all else as torch draws it"
+    branches = (3 if config.kind == "encoder-decoder" else 2) * config.layers
+    last = SPREAD / math.sqrt(branches)
     return f"weights begin with deviation {SPREAD:g}, {last:.2g} where a branch ends"
 
 

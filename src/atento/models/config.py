@@ -6,7 +6,7 @@ from typing import Any
 
 from atento.errors import UserError
 
-__all__ = ["ATTENTIONS", "EXTENSIONS", "KINDS", "ModelConfig"]
+__all__ = ["ATTENTIONS", "EXTENSIONS", "KINDS", "PAIRED", "ModelConfig"]
 
 KINDS = ("decoder", "encoder", "encoder-decoder", "recurrent")
 TRANSFORMERS, PAIRED = KINDS[:3], KINDS[2:]

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from atento.data.sources import absolute
 from atento.errors import UserError
 from atento.models.storage import read_json
 from atento.tasks.comparison import Comparison, Group, Member
+from atento.tasks.folder import RECIPE
 from atento.tasks.recipe import Recipe, find_option, named_recipes
-from atento.tasks.run import RECIPE, Run
+from atento.tasks.run import Run
 from atento.tasks.start import next_folder, train
+from atento.tasks.subject import located
 from atento.training.checkpoint import STATE, latest
 from atento.training.progress import progress
 
@@ -80,7 +81,7 @@ class _Plan:
     def recipe(self, n: int) -> Recipe:
         """What the run of the n-th seed is trained by."""
         assert self.wanted is not None
-        data = replace(self.wanted.data, source=absolute(self.wanted.data.source))
+        data = located(self.wanted.task, self.wanted.data)
         seeded = replace(self.wanted.train, seed=self.seed(n))
         return replace(self.wanted, data=data, train=seeded)
 
@@ -142,7 +143,7 @@ def _free(name: str, plans: list[_Plan]) -> str:
 
 def _check(plans: list[_Plan], home: Path) -> None:
     """What would come out wrong, before anything is trained."""
-    sources = {p.name: absolute(p.wanted.data.source) for p in plans if p.wanted}
+    sources = {p.name: located(p.wanted.task, p.wanted.data).source for p in plans if p.wanted}
     if len(set(sources.values())) > 1:
         said = ", ".join(f"{name} {source!r}" for name, source in sources.items())
         raise UserError(

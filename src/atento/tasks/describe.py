@@ -18,7 +18,7 @@ from atento.models.config import ModelConfig
 from atento.models.count import Count, count, counts
 from atento.models.mask import mask_from
 from atento.tasks.recipe import Recipe
-from atento.tasks.run import load
+from atento.tasks.run import load_text
 from atento.training.config import Train
 from atento.training.words import training_words
 
@@ -107,7 +107,7 @@ def described(target: str, options: Mapping[str, Any]) -> tuple[Description, str
     if (Path(target).expanduser() / "config.json").is_file():
         if options:
             raise UserError(f"a run has its options already; got --{next(iter(options))}.")
-        run = load(target)
+        run = load_text(target)
         if run.recipe is None:
             return describe(run.config, batch=1), ""
         return _trained(run.config, run.recipe.train), ""

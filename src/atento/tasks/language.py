@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from atento.data.corpus import Corpus
-from atento.data.ngrams import baselines
+from atento.data.ngrams import SMOOTHING, baselines
 from atento.data.questions import Hidden, NextToken, Objective, Questions
 from atento.data.text import Tokens, split
 from atento.data.tokenizers import Tokenizer
@@ -89,12 +89,39 @@ class Language:
         return sentence(self.tokenizer, self.validation)
 
     @property
+    def tokens_each_step(self) -> float:
+        return self.batch * self.config.context
+
+    def judge_a_part(self) -> float:
+        """Judges the first windows of the validation split, and says which share of it they are."""
+        part = self.validation[: AT_ONCE + 1]
+        self.judge(part)
+        return len(part) / len(self.validation)
+
+    def sizes(self) -> str:
+        """How much is learned from."""
+        return (
+            f"vocabulary {len(self.tokenizer)} · {len(self.training):,} training and "
+            f"{len(self.validation):,} validation tokens"
+        )
+
+    def stands_beside(self) -> str:
+        """The losses that every loss of this run stands beside."""
+        found = "  ".join(f"{name} {loss:.4f}" for name, loss in self.baselines().items())
+        aside = "" if self.config.kind == "decoder" else "; they foretell from the left only"
+        return f"validation loss of {found} ({SMOOTHING}{aside})"
+
+    @property
     def uniform(self) -> float:
         """ln V: the loss of holding every token equally likely."""
         return math.log(len(self.tokenizer))
 
     def baselines(self) -> dict[str, float]:
         """What a uniform guess and n-grams lose on the same split: what a loss stands beside."""
+        return self._baselines
+
+    @cached_property
+    def _baselines(self) -> dict[str, float]:
         return baselines(self.training, self.validation, len(self.tokenizer))
 
 

@@ -15,13 +15,13 @@ from typing import Any, get_type_hints
 
 from atento.data.config import Data
 from atento.errors import UserError
-from atento.models.config import ModelConfig
+from atento.models.config import PAIRED, ModelConfig
 from atento.models.format import FORMAT, VERSION, check_format
 from atento.training.config import MASKED, Train
 
 __all__ = ["Option", "Recipe", "find_option", "named_recipes", "options"]
 
-TASKS = ("language",)
+TASKS = ("language", "translation")
 SECTIONS = {"data": Data, "model": ModelConfig, "train": Train}
 HOME = Path(__file__).parents[1] / "recipes"
 
@@ -38,11 +38,29 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.task not in TASKS:
             raise UserError(f"task must be one of {', '.join(TASKS)}; got {self.task!r}.")
+        self._check_task()
         if self.model.kind != "encoder" and self.train.masked != MASKED:
             raise UserError(
                 "train.masked is for an encoder, from which tokens are hidden; got "
                 f"{self.train.masked} with model.kind {self.model.kind!r}. Leave it out, or try "
                 "--model.kind encoder."
+            )
+
+    def _check_task(self) -> None:
+        """Refuses what another task has a use for, so that no option is silently without effect."""
+        for section in SECTIONS:
+            held = getattr(self, section)
+            for part in _fields(type(held)):
+                of, value = part.metadata.get("task", self.task), getattr(held, part.name)
+                if of != self.task and value != part.default:
+                    raise UserError(
+                        f"{section}.{part.name} is for the task {of}; got {value!r} with the task "
+                        f"{self.task}. Leave it out."
+                    )
+        if self.task == "translation" and self.model.kind not in PAIRED:
+            raise UserError(
+                f"model.kind must be {' or '.join(PAIRED)} for the task translation; got "
+                f"{self.model.kind!r}."
             )
 
     @classmethod

@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from atento.models.config import PAIRED
 from atento.tasks.describe import Description, describe
-from atento.tasks.language import AT_ONCE, Language
+from atento.tasks.subject import Learning
 from atento.training.config import Train
 from atento.training.loop import fit
 from atento.training.progress import progress
@@ -25,8 +26,8 @@ MEASURED = 3  # steps, after one in which memory is found and kernels are chosen
 class Rehearsal:
     """What a training would be: `seconds` are those of all its steps and evaluations, about."""
 
-    task: Language
-    described: Description
+    task: Learning
+    described: Description | None  # None where nothing works out what it costs
     steps: int
     tokens: int  # in each step
     step_seconds: float  # the median of three
@@ -38,7 +39,7 @@ class Rehearsal:
         return self.steps * self.step_seconds + self.evaluations * self.evaluation_seconds
 
 
-def rehearse(task: Language, config: Train) -> Rehearsal:
+def rehearse(task: Learning, config: Train) -> Rehearsal:
     """Takes four steps by the loop that trains, in a folder that is then removed.
 
     The task's model is trained a little by it.
@@ -52,9 +53,9 @@ def rehearse(task: Language, config: Train) -> Rehearsal:
     times = [b - a for a, b in zip(tried.times[1:], tried.times[2:], strict=False)]
     return Rehearsal(
         task=task,
-        described=describe(task.config, config.batch),
+        described=None if task.config.kind in PAIRED else describe(task.config, config.batch),
         steps=config.steps,
-        tokens=config.batch * config.accumulate * task.config.context,
+        tokens=round(task.tokens_each_step * config.accumulate),
         step_seconds=statistics.median(times),
         evaluations=-(-config.steps // config.evaluate_every),
         evaluation_seconds=_evaluation(task),
@@ -69,7 +70,7 @@ class _EnoughError(Exception):
 class _Tried:
     """The task, its steps timed, until there were enough."""
 
-    task: Language
+    task: Learning
     accumulate: int
     times: list[float] = field(default_factory=list)  # at which each step begins
 
@@ -95,9 +96,8 @@ class _Tried:
     def save(self, folder: Path) -> None: ...
 
 
-def _evaluation(task: Language) -> float:
-    """Seconds that the whole validation split will take, from its first windows."""
-    part = task.validation[: AT_ONCE + 1]
+def _evaluation(task: Learning) -> float:
+    """Seconds that the whole validation split will take, from a part of it."""
     start = time.perf_counter()
-    task.judge(part)
-    return (time.perf_counter() - start) * len(task.validation) / len(part)
+    share = task.judge_a_part()
+    return (time.perf_counter() - start) / share

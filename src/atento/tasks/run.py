@@ -4,46 +4,42 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from atento.data.corpus import Corpus, corpus
+from atento.data.corpus import corpus
 from atento.data.text import Tokens, split
 from atento.data.tokenizers import Characters, Tokenizer, load_tokenizer
 from atento.errors import UserError
-from atento.models.build import for_text
 from atento.models.choose import Sampling
-from atento.models.config import ModelConfig
 from atento.models.decoder import Decoder
 from atento.models.encoder import Encoder
 from atento.models.generate import generate_several
-from atento.models.storage import load_model, read_json
+from atento.models.storage import load_model
 from atento.tasks.filling import BLANK, Guess, filled, guesses
+from atento.tasks.folder import RECIPE, TOKENIZER, RunFolder, check_source
 from atento.tasks.language import bits, objective, perplexity, validation_loss
 from atento.tasks.lengths import loss_at
 from atento.tasks.recipe import Recipe
 from atento.tasks.report import shown, write_report
 from atento.tasks.speech import WARMTH, Speech, beginning, spoken
+from atento.tasks.translation_run import TranslationRun, translation_run
 from atento.training.device import device_here
 from atento.training.loop import read_metrics
 
-__all__ = ["ENVIRONMENT", "RECIPE", "TOKENIZER", "Run", "load"]
-
-RECIPE, ENVIRONMENT, TOKENIZER = "recipe.toml", "env.json", "tokenizer.json"
+__all__ = ["Run", "load", "load_text", "of_text"]
 
 
-@dataclass(frozen=True)
-class Run:
-    """A trained model, its tokenizer, its recipe (None for a bare model folder), its metrics."""
+@dataclass(frozen=True, repr=False)
+class Run(RunFolder):
+    """A model of one text, its tokenizer, its recipe (None for a bare model folder), its metrics.
 
-    folder: Path
+    What turns one text into another is a `TranslationRun`.
+    """
+
     model: Decoder | Encoder
-    config: ModelConfig
     tokenizer: Tokenizer
-    recipe: Recipe | None
-    metrics: list[dict[str, Any]]
 
     def encode(self, text: str) -> Tensor:  # Int[1, N]
         """A text as the model takes it."""
@@ -178,18 +174,8 @@ class Run:
     def validation(self) -> Tokens:
         """The tokens by which the run was judged, of its own text, which must be as it was."""
         held = corpus(self.trained.data, tokenizer=self.tokenizer)
-        check_source(self.folder, held)
+        check_source(self.folder, held.source, held.sha256)
         return split(held.tokens, self.config.context)[1]
-
-    @property
-    def trained(self) -> Recipe:
-        """The recipe; where only a model was left, an error."""
-        if self.recipe is None:
-            raise UserError(
-                f"{str(self.folder)!r} holds a model but no {RECIPE}, which says what it was "
-                "trained on. Evaluate the folder of its run."
-            )
-        return self.recipe
 
     def report(self, lang: str | None = None) -> Path:
         """Writes report.html into the run's folder, in `pt` or `en`, else as LANG says.
@@ -203,19 +189,8 @@ class Run:
         """The first screen of the report, for notebooks."""
         return shown(self)
 
-    def __repr__(self) -> str:
-        """As in `Run('runs/a-1', decoder of 412,800 parameters, 1,200 steps, val_loss 2.0023)`."""
-        parts = [
-            repr(str(self.folder)),
-            f"{self.config.kind} of {sum(p.numel() for p in self.model.parameters()):,} parameters",
-        ]
-        if self.metrics:
-            best = min(self.metrics, key=lambda record: record["val_loss"])
-            parts += [f"{self.metrics[-1]['step']:,} steps", f"val_loss {best['val_loss']:.4f}"]
-        return f"Run({', '.join(parts)})"
 
-
-def load(folder: str | Path) -> Run:
+def load(folder: str | Path) -> Run | TranslationRun:
     """The run of a folder, or a bare folder with config.json, model.safetensors, tokenizer.json."""
     home = Path(folder).expanduser()
     if not os.path.isdir(home):  # False, not an error, where the name is too long
@@ -228,6 +203,10 @@ def load(folder: str | Path) -> Run:
             f"Go on with: atento train {home / RECIPE} --out {home} --resume"
         )
     model, config = load_model(home, str(device_here()))
+    recipe = Recipe.read(str(home / RECIPE)) if (home / RECIPE).is_file() else None
+    metrics = read_metrics(home)
+    if not isinstance(model, Decoder | Encoder):
+        return translation_run(home, model, config, recipe, metrics)
     tokenizer = home / TOKENIZER
     if not tokenizer.is_file():
         raise UserError(f"{str(home)!r} must hold {TOKENIZER}; it does not. Copy it there too.")
@@ -237,15 +216,19 @@ def load(folder: str | Path) -> Run:
             f"{tokenizer} has {len(held)} tokens, and the model {config.vocabulary}: they do "
             "not belong together."
         )
-    recipe = Recipe.read(str(home / RECIPE)) if (home / RECIPE).is_file() else None
-    return Run(home, for_text(model), config, held, recipe, read_metrics(home))
+    return Run(home, model, config, recipe, metrics, held)
 
 
-def check_source(folder: Path, text: Corpus) -> None:
-    """Refuses a text that is no longer the one a run began with."""
-    began = read_json(folder / ENVIRONMENT).get("source")
-    if began != text.sha256:
-        raise UserError(
-            f"data.source {text.source!r} must be what {folder} was trained on; its content has "
-            "changed since. Bring the old text back, or begin a new run."
-        )
+def load_text(folder: str | Path) -> Run:
+    """The run of a folder, which must be one of a single text."""
+    return of_text(load(folder))
+
+
+def of_text(run: Run | TranslationRun) -> Run:
+    """The run, which must be one of a single text; one of pairs is refused."""
+    if isinstance(run, Run):
+        return run
+    raise UserError(
+        f"run must hold a model of one text; {str(run.folder)!r} turns one text into another. Try: "
+        f"atento translate {run.folder}"
+    )

@@ -14,22 +14,20 @@ from typing import Any
 import torch
 
 from atento import __version__
-from atento.data.corpus import Corpus, Progress, corpus
-from atento.data.ngrams import SMOOTHING
-from atento.data.sources import absolute
-from atento.data.tokenizers import load_tokenizer
+from atento.data.corpus import Progress
 from atento.errors import UserError
 from atento.models.build import drawing_words
 from atento.models.count import counts
 from atento.models.format import MARK
 from atento.models.storage import read_json, write
-from atento.tasks.about import about
-from atento.tasks.language import Language, language
+from atento.tasks.folder import ENVIRONMENT, RECIPE, check_source
 from atento.tasks.memory import memory_for
 from atento.tasks.reading import reading
 from atento.tasks.recipe import Recipe
 from atento.tasks.rehearse import Rehearsal, rehearse
-from atento.tasks.run import ENVIRONMENT, RECIPE, TOKENIZER, Run, check_source, load
+from atento.tasks.run import Run, load
+from atento.tasks.subject import Learning, Subject, located, subject
+from atento.tasks.translation_run import FILES, TranslationRun
 from atento.training.capture import execution_for
 from atento.training.checkpoint import latest, step_of
 from atento.training.device import device_here, device_name
@@ -43,7 +41,7 @@ from atento.training.words import training_words
 
 __all__ = ["dry_run", "next_folder", "train"]
 
-BEFORE_RECIPE = (ENVIRONMENT, TOKENIZER)  # what a run's folder holds before it is a run
+BEFORE_RECIPE = (ENVIRONMENT, *FILES)  # what a run's folder holds before it is a run
 
 
 def train(
@@ -55,7 +53,7 @@ def train(
     quiet: bool = False,
     tell: Teller | None = None,
     **options: Any,
-) -> Run:
+) -> Run | TranslationRun:
     """Trains a recipe, a recipe's name or a TOML file, and returns the run.
 
     Options are those of the command line: dotted (`**{"train.steps": 500}`), or the last part where
@@ -69,10 +67,10 @@ def train(
         tell, device = tell or progress(quiet or not first()), device_here()
         place = from_first(lambda: str(out or _place(recipe, going_on)))
 
-        def made() -> tuple[_Plan, Language, dict[str, Any]]:
+        def made() -> tuple[_Plan, Learning]:
             if not first():
                 plan = _followed(Path(place))
-                return plan, _task(plan, device), {}
+                return plan, _task(plan, device)
             with reading(quiet) as far:
                 plan = (_resumed if going_on else _begun)(recipe, place, options, far)
             check_share(plan.recipe.train.batch)
@@ -82,23 +80,24 @@ def train(
             held.enter_context(_own_folder(plan.folder))
             if not plan.resumed:
                 _check_new(plan.folder)  # again: another may have begun and ended meanwhile
-            facts = about(plan.text, task)
-            _prepare(plan, task, device, facts)
-            return plan, task, facts
+            _prepare(plan, task, device)
+            return plan, task
 
         held.enter_context(torch.random.fork_rng(devices=range(torch.cuda.device_count())))
-        plan, task, facts = in_turn(made)
+        plan, task = in_turn(made)
         if first():
             tell.say(_header(plan, task, device))
-            beside = _stand_beside(task, facts["baselines"])
-            for line in (*plan.text.survey.sentences(), beside, _how(plan, task)):
+            beside = task.stands_beside()
+            for line in (*plan.subject.sentences(), beside, _how(plan, task)):
                 tell.say(line)
         return _trained(plan, task, tell, resume_previous)
 
 
-def _trained(plan: "_Plan", task: Language, tell: Teller, resume_previous: bool) -> Run:
+def _trained(
+    plan: "_Plan", task: Learning, tell: Teller, resume_previous: bool
+) -> Run | TranslationRun:
     try:
-        settings, sha = plan.recipe.train, plan.text.sha256
+        settings, sha = plan.recipe.train, plan.subject.sha256
         with memory_for(plan.recipe):
             fit(task, settings, plan.folder, sha, tell, resume_previous=resume_previous)
     except KeyboardInterrupt:
@@ -141,11 +140,11 @@ def dry_run(
     return measured, plan.folder, device_name(device)
 
 
-def _task(plan: "_Plan", device: torch.device) -> Language:
+def _task(plan: "_Plan", device: torch.device) -> Learning:
     """What is to be learned, with weights drawn by the recipe's seed."""
     torch.manual_seed(plan.recipe.train.seed)
     with memory_for(plan.recipe):
-        return language(plan.text, plan.recipe.model, plan.recipe.train, device)
+        return plan.subject.task(plan.recipe.model, plan.recipe.train, device)
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ class _Plan:
     name: str
     recipe: Recipe
     folder: Path
-    text: Corpus
+    subject: Subject
     resumed: bool
 
 
@@ -169,10 +168,10 @@ def _begun(
             f"data.source - can be read by one process only; got {processes()} that train "
             "together, each of which reads the text. Save it to a file, and name that."
         )
-    text = corpus(whole.data, progress=far)
+    found = subject(whole, far)
     # The recipe of a run must mean the same from any folder.
-    whole = replace(whole, data=replace(whole.data, source=text.source))
-    return _Plan(name, whole, folder, text, False)
+    whole = replace(whole, data=located(whole.task, whole.data))
+    return _Plan(name, whole, folder, found, False)
 
 
 def _check_new(folder: Path) -> None:
@@ -210,9 +209,8 @@ def _resumed(
         )
     # A Recipe says every option; of a name or a file, which may have changed since, the run's wins.
     given = base.with_options(options).flat() if isinstance(recipe, Recipe) else dict(options)
-    for key in {"data.source", "source"} & given.keys():
-        given[key] = absolute(given[key])
     wanted = held.with_options(given)
+    wanted = replace(wanted, data=located(wanted.task, wanted.data))
     for option, value in wanted.flat().items():
         before = held.flat()[option]
         if value != before and not (option == "train.steps" and value > before):
@@ -220,17 +218,17 @@ def _resumed(
                 f"--{option} must stay {before!r}, as {str(folder)!r} began; got {value!r}. Leave "
                 "it out, or begin a new run. Only --train.steps may grow."
             )
-    text = corpus(wanted.data, tokenizer=load_tokenizer(folder / TOKENIZER), progress=far)
-    check_source(folder, text)
-    return _Plan(name, wanted, folder, text, True)
+    found = subject(wanted, far, folder)
+    check_source(folder, found.source, found.sha256)
+    return _Plan(name, wanted, folder, found, True)
 
 
 def _followed(folder: Path) -> _Plan:
     """The plan that the first of several processes has written down."""
     recipe = Recipe.read(str(folder / RECIPE))
-    text = corpus(recipe.data, tokenizer=load_tokenizer(folder / TOKENIZER))
-    check_source(folder, text)
-    return _Plan("", recipe, folder, text, True)
+    found = subject(recipe, folder=folder)
+    check_source(folder, found.source, found.sha256)
+    return _Plan("", recipe, folder, found, True)
 
 
 def _place(recipe: str | Path | Recipe, going_on: bool) -> Path:
@@ -285,14 +283,15 @@ def _unwritable(folder: Path, error: OSError) -> UserError:
     )
 
 
-def _prepare(plan: _Plan, task: Language, device: torch.device, facts: dict[str, Any]) -> None:
+def _prepare(plan: _Plan, task: Learning, device: torch.device) -> None:
     """Writes what a run's folder holds before its first step."""
     try:
         if not plan.resumed:
-            environment = _environment(plan, task, device) | {"data": facts}
+            environment = _environment(plan, task, device) | {"data": plan.subject.facts(task)}
             content = json.dumps(environment, indent=1, ensure_ascii=False) + "\n"
             write(plan.folder / ENVIRONMENT, content.encode())
-            write(plan.folder / TOKENIZER, task.tokenizer.to_json().encode())
+            for name, file in plan.subject.files().items():
+                write(plan.folder / name, file)
         # Last: a folder is a run once it has its recipe.
         write(plan.folder / RECIPE, plan.recipe.to_toml().encode())
     except OSError as error:
@@ -301,11 +300,11 @@ def _prepare(plan: _Plan, task: Language, device: torch.device, facts: dict[str,
         raise _unwritable(plan.folder, error) from error
 
 
-def _environment(plan: _Plan, task: Language, device: torch.device) -> dict[str, Any]:
+def _environment(plan: _Plan, task: Learning, device: torch.device) -> dict[str, Any]:
     """What a run began with, and keeps when it is resumed."""
     return MARK | {
         "recipe": plan.name,
-        "source": plan.text.sha256,
+        "source": plan.subject.sha256,
         "atento": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -318,7 +317,7 @@ def _environment(plan: _Plan, task: Language, device: torch.device) -> dict[str,
     }
 
 
-def _header(plan: _Plan, task: Language, device: torch.device) -> str:
+def _header(plan: _Plan, task: Learning, device: torch.device) -> str:
     checkpoint = latest(plan.folder)
     going_on = ""
     if checkpoint and step_of(checkpoint) >= plan.recipe.train.steps:
@@ -328,12 +327,11 @@ def _header(plan: _Plan, task: Language, device: torch.device) -> str:
     precision = precision_for(plan.recipe.train.precision, task.model)
     return (
         f"{plan.folder}{going_on}: {device_name(device)} · {precision} · {_steps(plan, task)} · "
-        f"{_parameters(task):,} parameters{_beside(task)} · vocabulary {len(task.tokenizer)} · "
-        f"{len(task.training):,} training and {len(task.validation):,} validation tokens"
+        f"{_parameters(task):,} parameters{_beside(task)} · {task.sizes()}"
     )
 
 
-def _steps(plan: _Plan, task: Language) -> str:
+def _steps(plan: _Plan, task: Learning) -> str:
     """How steps are taken; on CUDA also why."""
     held = read_json(plan.folder / ENVIRONMENT).get("execution", "eager") if plan.resumed else None
     execution, why = (held, "as it began") if held else execution_for(task, plan.recipe.train)
@@ -343,23 +341,17 @@ def _steps(plan: _Plan, task: Language) -> str:
     return f"eager steps, because {why}" if on_cuda and not held else "eager steps"
 
 
-def _beside(task: Language) -> str:
+def _beside(task: Learning) -> str:
     """Of a model without attention, what the same with it would have."""
     if task.config.attention != "none":
         return ""
     return f" ({counts(task.config)['dot'].total:,} with attention)"
 
 
-def _how(plan: _Plan, task: Language) -> str:
-    return f"{training_words(plan.recipe.train)} · {drawing_words(task.config)}"
+def _how(plan: _Plan, task: Learning) -> str:
+    how = training_words(plan.recipe.train, paired=plan.recipe.task == "translation")
+    return f"{how} · {drawing_words(task.config)}"
 
 
-def _stand_beside(task: Language, baselines: dict[str, float]) -> str:
-    """The losses that every loss of this run stands beside."""
-    found = "  ".join(f"{name} {loss:.4f}" for name, loss in baselines.items())
-    aside = "" if task.config.kind == "decoder" else "; they foretell from the left only"
-    return f"validation loss of {found} ({SMOOTHING}{aside})"
-
-
-def _parameters(task: Language) -> int:
+def _parameters(task: Learning) -> int:
     return sum(p.numel() for p in task.model.parameters())

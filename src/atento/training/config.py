@@ -9,9 +9,11 @@ __all__ = ["CHOICES", "MASKED", "Train"]
 
 LARGEST_SEED = 2**63 - 1  # what torch.manual_seed takes
 MASKED = 0.15  # BERT's
+FROM_ONE = ("steps", "batch", "tokens", "accumulate", "evaluate_every", "checkpoint_every")
+FROM_NOTHING = ("warmup", "stable", "floor", "decay", "decay_rest", "clip", "patience", "seed")
 CHOICES = {
     "optimizer": ("adamw", "muon"),
-    "schedule": ("cosine", "linear", "constant"),
+    "schedule": ("cosine", "linear", "inverse-sqrt", "constant"),
     "recompute": ("nothing", "blocks"),
     "precision": ("auto", "float32", "bfloat16"),
     "execution": ("auto", "eager", "graph"),
@@ -27,7 +29,11 @@ class Train:
     """The [train] of a recipe."""
 
     steps: int = field(default=1000, metadata={"help": "updates of the weights"})
-    batch: int = field(default=64, metadata={"help": "windows in each step"})
+    batch: int = field(default=64, metadata={"help": "windows in each step", "task": "language"})
+    tokens: int = field(
+        default=4096,
+        metadata={"help": "tokens of a batch of pairs, padding included", "task": "translation"},
+    )
     accumulate: int = field(
         default=1, metadata={"help": "batches in each step, one after another, gradients summed"}
     )
@@ -85,19 +91,9 @@ class Train:
     checkpoint_every: int = field(default=250, metadata={"help": "steps between two checkpoints"})
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "accumulate", "evaluate_every", "checkpoint_every"):
-            _at_least(name, getattr(self, name), 1)
-        for name in (
-            "warmup",
-            "stable",
-            "floor",
-            "decay",
-            "decay_rest",
-            "clip",
-            "patience",
-            "seed",
-        ):
-            _at_least(name, getattr(self, name), 0)
+        for least, names in ((1, FROM_ONE), (0, FROM_NOTHING)):
+            for name in names:
+                _at_least(name, getattr(self, name), least)
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UserError(

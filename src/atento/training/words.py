@@ -5,8 +5,10 @@ from atento.training.config import Train
 __all__ = ["training_words"]
 
 
-def training_words(config: Train) -> str:
+def training_words(config: Train, *, paired: bool = False) -> str:
     """Optimizer, rates, what decays, the schedule, and what else is done to steps and weights.
+
+    Where it is trained on pairs, a batch is so many tokens.
 
     Claim: test_words.py::test_every_setting_of_the_optimizer_is_said
     """
@@ -16,7 +18,7 @@ def training_words(config: Train) -> str:
         f"gradient norm ≤ {config.clip:g}" if config.clip else "",
         f"weights averaged with memory {config.ema:g}" if config.ema else "",
         f"targets smoothed by {config.smoothing:g}" if config.smoothing else "",
-        f"{config.steps:,} steps of {_batch(config)}",
+        f"{config.steps:,} steps of {_batch(config, paired)}",
     ]
     return " · ".join(part for part in parts if part)
 
@@ -38,10 +40,11 @@ def _schedule(config: Train) -> str:
     if config.schedule == "constant":
         return f"{rise}then constant" if rise else "constant"
     held = f"the full rate for {config.stable:.0%} of the steps, " if config.stable else ""
+    if config.schedule == "inverse-sqrt":
+        return f"{rise}{held}then as 1 / √step, at least {config.floor:g} of the rate"
     return f"{rise}{held}{config.schedule} to {config.floor:g} of the rate"
 
 
-def _batch(config: Train) -> str:
-    if config.accumulate > 1:
-        return f"{config.accumulate} × {config.batch} windows"
-    return f"{config.batch} windows"
+def _batch(config: Train, paired: bool) -> str:
+    each = f"{config.tokens:,} tokens of pairs" if paired else f"{config.batch} windows"
+    return f"{config.accumulate} × {each}" if config.accumulate > 1 else each
