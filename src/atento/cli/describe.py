@@ -9,6 +9,7 @@ from atento.errors import UserError
 
 if TYPE_CHECKING:
     from atento.tasks.describe import Description
+    from atento.tasks.describe_pairs import PairsDescription
 
 __all__ = ["run", "size"]
 
@@ -31,6 +32,15 @@ def run(argv: list[str]) -> int:
         return 0
     if target is None:
         raise UserError("RUN or RECIPE must be given; got none. See: atento describe --help")
+    from atento.tasks.describe_pairs import described_pairs, is_of_pairs
+
+    if is_of_pairs(target):
+        pairs = described_pairs(target, given)
+        if "--json" in flags:
+            print(json.dumps(pairs.flat(), ensure_ascii=False, indent=2))
+        else:
+            print("\n".join(_pair_lines(pairs)))
+        return 0
     from atento.tasks.describe import described, flat
 
     made, assumed = described(target, given)
@@ -39,6 +49,29 @@ def run(argv: list[str]) -> int:
     else:
         print("\n".join(_lines(made, assumed)))
     return 0
+
+
+def _pair_lines(made: "PairsDescription") -> list[str]:
+    config, whole = made.config, made.parameters.total
+    beside = (f"with {kind:9} {number:>14,}" for kind, number in made.beside.items())
+    lines = [
+        f"{config.kind}: {config.layers} layers of width {config.width}, attention "
+        f"{config.attention}, vocabulary {config.vocabulary}",
+        "",
+        f"parameters      {whole:>14,}",
+        *(
+            f"  {part:13} {number:>14,}  {number / whole:5.1%}"
+            for part, number in asdict(made.parameters).items()
+            if number
+        ),
+        *(beside if len(made.beside) > 1 else ()),
+        "",
+        f"training        {made.training}",
+    ]
+    if made.formats:
+        lines += ["", f"One day in each of the {len(made.formats)} ways in which it is written:"]
+        lines += [f"  {text}" for text in made.formats]
+    return lines
 
 
 def _lines(made: "Description", assumed: str) -> list[str]:
