@@ -199,14 +199,14 @@ def test_what_a_killed_beginning_left_is_begun_anew(tmp_path: Path) -> None:
 def test_a_run_that_was_made_while_another_read_its_text_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, out, read = recipe(tmp_path), tmp_path / "run", start.corpus
+    made, out, read = recipe(tmp_path), tmp_path / "run", start.subject
 
     def overtaken(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(start, "corpus", read)
+        monkeypatch.setattr(start, "subject", read)
         train(made, out=out, quiet=True, steps=1)
         return read(*args, **options)
 
-    monkeypatch.setattr(start, "corpus", overtaken)
+    monkeypatch.setattr(start, "subject", overtaken)
     with pytest.raises(UserError, match="holds a run"):
         train(made, out=out, quiet=True, steps=2)
     assert load(out).metrics[-1]["step"] == 1
