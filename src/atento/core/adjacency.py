@@ -14,7 +14,7 @@ class Adjacency(NamedTuple):
     """Places are edges in order of receiver, then sender; equal edges stay in the user's order."""
 
     codes: Tensor  # Int64[E]: query · keys + key of each place, ascending
-    order: Tensor  # Int[E]: the user's edge at each place
+    order: Tensor  # Int64[E]: the user's edge at each place
     starts: Tensor  # Int[Q + 1]: where each receiver's places begin, and their end
     receivers: Tensor  # Int[E]
     senders: Tensor  # Int[E]
@@ -40,18 +40,18 @@ def sorted_edges(index: Tensor, shape: tuple[int, int], distinct: bool | None) -
     if distinct is None:
         distinct = not bool(again.any())
     to_key, by_sender = torch.sort(senders, stable=True)
-    # Half the memory, and what the sparse kernels compute with.
-    small = torch.int32 if max(queries, keys, index.shape[1]) < 2**31 - 1 else torch.int64
+    # int64 throughout: index_select of narrow rows takes 1.1 ms for 400k edges, 17.9 ms by int32
+    # (2026-11, 2 CPU cores).
     starts = torch.searchsorted(receivers, torch.arange(queries + 1, device=index.device))
     sender_starts = torch.searchsorted(to_key, torch.arange(keys + 1, device=index.device))
     return Adjacency(
         codes,
-        order.to(small),
-        starts.to(small),
-        receivers.to(small),
-        senders.to(small),
-        sender_starts.to(small),
-        by_sender.to(small),
+        order,
+        starts,
+        receivers,
+        senders,
+        sender_starts,
+        by_sender,
         None if distinct else again,
     )
 

@@ -45,13 +45,16 @@ def held(call: Call) -> int:
 def _listed(mask: Mask | None) -> tuple[Edges | None, list[Mask]]:
     """The shortest list of edges among masks joined by &, and the other masks."""
     parts = list(mask.parts) if isinstance(mask, And) else [] if mask is None else [mask]
-    lists = [n for n, p in enumerate(parts) if isinstance(p, Edges)]
-    if not lists:
-        return None, parts
-    first = min(lists, key=lambda n: parts[n].index.shape[1])  # type: ignore[attr-defined]
-    edges = parts.pop(first)
-    assert isinstance(edges, Edges)
-    return edges, parts
+    edges: Edges | None = None
+    for part in parts:  # a loop, for Dynamo knows no min with a key
+        shorter = edges is None or _length(part) < _length(edges)
+        if isinstance(part, Edges) and shorter:
+            edges = part
+    return edges, [part for part in parts if part is not edges]
+
+
+def _length(edges: Mask) -> int:
+    return edges.index.shape[1] if isinstance(edges, Edges) else 0
 
 
 def run(call: Call) -> tuple[Tensor, Tensor]:
