@@ -4,10 +4,11 @@ from typing import Any
 
 from atento.data.corpus import Corpus
 from atento.data.survey import Survey
-from atento.data.tokenizers import Characters
+from atento.data.text import Tokens
+from atento.data.tokenizers import Characters, Tokenizer
 from atento.tasks.language import Language
 
-__all__ = ["about"]
+__all__ = ["about", "characters_of"]
 
 RARE_SHOWN = 12
 
@@ -17,7 +18,7 @@ def about(text: Corpus, task: Language) -> dict[str, Any]:
     return {
         "training_tokens": len(task.training),
         "validation_tokens": len(task.validation),
-        "validation_characters": _characters(task),
+        "validation_characters": characters_of(task.tokenizer, task.validation),
         "vocabulary": len(task.tokenizer),
         "baselines": task.baselines(),
         "sentence": task.sentence,
@@ -25,11 +26,11 @@ def about(text: Corpus, task: Language) -> dict[str, Any]:
     }
 
 
-def _characters(task: Language) -> int:
-    """How many characters the tokens of the validation split stand for."""
-    if isinstance(task.tokenizer, Characters):
-        return len(task.validation)
-    return len(task.tokenizer.decode(task.validation.tolist()))
+def characters_of(tokenizer: Tokenizer, tokens: Tokens) -> int:
+    """How many characters some tokens stand for."""
+    if isinstance(tokenizer, Characters):
+        return len(tokens)
+    return len(tokenizer.decode(tokens.tolist()))
 
 
 def _survey(survey: Survey) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from atento.models.decoder import Decoder
 from atento.models.encoder import Encoder
 from atento.models.generate import generate_several
 from atento.models.storage import load_model
+from atento.tasks.about import characters_of
 from atento.tasks.filling import BLANK, Guess, filled, guesses
 from atento.tasks.folder import RECIPE, TOKENIZER, RunFolder, check_source
 from atento.tasks.language import bits, objective, perplexity, validation_loss
@@ -146,7 +147,7 @@ class Run(RunFolder):
     ) -> dict[str, float]:
         """How well the saved model foretells the whole validation split of the run's own text.
 
-        `val_loss`, `perplexity`, `bits_per_character` (`bits_per_token` where tokens are not
+        `val_loss`, `perplexity`, `bits_per_character` (and `bits_per_token` where tokens are not
         characters), and `context` and `val_tokens`: how many tokens were seen at once, and judged.
         Of an encoder, which foretells each token while it is hidden with others, also `masked`,
         their share. For each of `contexts` also `val_loss_at_N`, in windows of N, with rotary
@@ -155,11 +156,13 @@ class Run(RunFolder):
         validation, asking = self.validation(), objective(self.config, self.trained.train)
         loss = validation_loss(self.model, validation, self.config.context, asking)
         hidden = {"masked": self.trained.train.masked} if self.config.kind == "encoder" else {}
-        unit = "character" if isinstance(self.tokenizer, Characters) else "token"
+        each = len(validation) / characters_of(self.tokenizer, validation)  # 1 for characters
+        of_tokens = {} if isinstance(self.tokenizer, Characters) else {"bits_per_token": bits(loss)}
         return {
             "val_loss": loss,
             "perplexity": perplexity(loss),
-            f"bits_per_{unit}": bits(loss),
+            **of_tokens,
+            "bits_per_character": bits(loss) * each,
             "context": self.config.context,
             "val_tokens": asking.judged(len(validation)),
             **hidden,
