@@ -24,7 +24,7 @@ from contract import BIASES, MASKS, SCORES, B, H, N, inputs, logits, oracle
 
 EXACT = 1e-12
 # flex computes on CPU only when compiled, seconds for each structure: test_flex.py has it.
-ANY_MASK = ("auto", "reference", "sdpa", "chunked")
+ANY_MASK = ("auto", "reference", "sdpa", "short", "chunked")
 EAGER = (*ANY_MASK, "edges")
 PAIRS = list(itertools.product(BIASES, SCORES))
 CAUSAL = [name for name, case in MASKS.items() if case.causal]

@@ -37,6 +37,12 @@ def flash_cpu_backward(
     return dq, dk, dv
 
 
+def softmax_backward(grad: Tensor, weights: Tensor) -> Tensor:
+    """The gradient of the logits whose softmax over the last axis gave the weights."""
+    found: Tensor = torch.ops.aten._softmax_backward_data(grad, weights, -1, weights.dtype)
+    return found
+
+
 def in_order(x: Tensor) -> Tensor:
     """x, its last axis contiguous: the operators do not ask, and would read foreign memory."""
     return x if x.stride(-1) == 1 else x.contiguous()

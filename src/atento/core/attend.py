@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from atento.core import paths, reference
+from atento.core import paths, reference, short
 from atento.core.biases import Bias
 from atento.core.call import Call, checked
 from atento.core.compose import Mask
@@ -56,7 +56,8 @@ def attend(  # long: the design fixes these arguments
     if plain and not torch.compiler.is_compiling():
         try:
             in_order = q.stride(-1) == k.stride(-1) == v.stride(-1) == 1
-            if in_order and q.shape == k.shape == v.shape and q.is_cpu and q.dim() == 4:
+            alike = in_order and q.shape == k.shape == v.shape and q.is_cpu and q.dim() == 4
+            if alike and not (torch.is_grad_enabled() and short.pays(q, k)):
                 return scaled_dot_product_attention(q, k, v, is_causal=mask is not None)
         except (AttributeError, IndexError, RuntimeError, TypeError):
             pass

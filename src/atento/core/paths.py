@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from atento.core import chunked, flex, neighbours, reference, sdpa, varlen
+from atento.core import chunked, flex, neighbours, reference, sdpa, short, varlen
 from atento.core.call import Call
 
 __all__ = ["Explanation"]
@@ -40,6 +40,7 @@ PATHS = {
         ("sdpa", sdpa),
         ("flex", flex),
         ("varlen", varlen),
+        ("short", short),
         ("chunked", chunked),
         ("edges", neighbours),
     )
@@ -126,6 +127,13 @@ def _fits(path: Path, call: Call) -> bool:
 
 
 def _preferences(call: Call) -> list[tuple[str, str]]:
+    learns = call.q.is_cpu and short.pays(call.q, call.k) and call.needs_grad
+    if learns and neighbours.refusal(call) is not None:
+        return [("short", "rows are short, and learn fastest all at once"), *_usual(call)]
+    return _usual(call)
+
+
+def _usual(call: Call) -> list[tuple[str, str]]:
     if sdpa.refusal(call) is None and sdpa.held(call) == 0:
         return [("sdpa", "torch's fused kernel needs no mask tensor here")]
     if neighbours.refusal(call) is None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from atento.core.biases import Bias
 from atento.core.call import Call
+from atento.core.dropout import dropout
 from atento.core.lowering import allowed_if_asked
 from atento.core.positions import Grid
 from atento.core.remember import table_of
@@ -48,7 +49,7 @@ def run_watched(call: Call, scores: Change | None, weights: Change | None) -> tu
     attended, lse = softmax_with_sink(logits, mask_of(call), call.score.sink)
     if weights is not None:
         attended = weights(attended)
-    attended = torch.dropout(attended, call.dropout, train=call.dropout > 0)
+    attended = dropout(attended, call.dropout) if call.dropout else attended
     return (attended @ per_head(call.v, call).to(call.accumulator)).to(call.q.dtype), lse
 
 

@@ -14,6 +14,7 @@ from atento.core.positions import At, Positions, resolved
 from atento.core.rotary import Rotary
 from atento.core.scores import DOT, Score
 from atento.core.tap import Slot, Tap
+from atento.layers import joined
 from atento.layers.fixed import owned
 from atento.layers.norm import RMSNorm
 
@@ -91,9 +92,7 @@ class Attention(nn.Module):
         batches), and None means after those already in it.
         """
         _check("x", x, self.width)
-        q = self.query_norm(self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2))
-        source = x if context is None else context
-        k, v = source if isinstance(source, KeysValues) else self.keys_values(source)
+        q, k, v = self._projected(x, context)
         if cache is not None:
             if context is not None:
                 raise ValueError(
@@ -121,8 +120,31 @@ class Attention(nn.Module):
     def keys_values(self, context: Tensor) -> KeysValues:
         """What `forward` takes as context in every step once the context [B, K, C] is known."""
         _check("context", context, self.context_width)
-        k = self.key(context).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)
-        v = self.value(context).unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)
+        return self._keys_values(self.key(context), self.value(context))
+
+    def _projected(
+        self, x: Tensor, context: Tensor | KeysValues | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """q [B, H, Q, D], and k and v [B, Hk, K, D]."""
+        maps = (self.query, self.key, self.value)
+        if context is None and joined.pays(x, maps):
+            # In training three narrow products and their gradients cost more than a wide one.
+            q, k, v = joined.linear(x, maps)
+            return self._queries(q), *self._keys_values(k, v)
+        source = x if context is None else context
+        held = source if isinstance(source, KeysValues) else self.keys_values(source)
+        return self._queries(self.query(x)), *held
+
+    def _queries(self, q: Tensor) -> Tensor:
+        normed: Tensor = self.query_norm(
+            q.view(*q.shape[:2], self.heads, self.head_width).transpose(1, 2)
+        )
+        return normed
+
+    def _keys_values(self, k: Tensor, v: Tensor) -> KeysValues:
+        k, v = (
+            y.view(*y.shape[:2], self.kv_heads, self.head_width).transpose(1, 2) for y in (k, v)
+        )
         return KeysValues(self.key_norm(k), v)
 
     def _bias(self, given: Bias | None) -> Bias | None:

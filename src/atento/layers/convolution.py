@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from atento.layers.dropout import Dropout
+
 __all__ = ["Convolutional"]
 
 
@@ -38,7 +40,7 @@ class Convolutional(nn.Module):
             nn.Conv1d(width, 2 * width, kernel, padding=(kernel - 1) // 2 * step, dilation=step)
             for step in self.steps
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def receptive_field(self) -> int:

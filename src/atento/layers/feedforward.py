@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from atento.layers.dropout import Dropout
+
 __all__ = ["FeedForward", "Gated", "SquaredReLU"]
 
 
@@ -57,7 +59,7 @@ class FeedForward(nn.Module):
         hidden = 4 * width if hidden is None else hidden
         self.activation = nn.GELU() if activation is None else activation
         self.up = nn.Linear(width, hidden * getattr(self.activation, "inputs", 1), bias=biased)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.down = nn.Linear(hidden, width, bias=biased)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from atento.layers.dropout import Dropout
+
 __all__ = ["Recurrent", "ResetFirst", "State", "gru", "lecture_gru", "lstm", "rnn"]
 
 State = tuple[Tensor, ...]  # h, of an LSTM also c; each [layers · directions, B, H]
@@ -160,7 +162,7 @@ class ResetFirst(nn.Module):
         super().__init__()
         self.input_size, self.hidden_size = input_size, hidden_size
         self.num_layers, self.bidirectional = num_layers, bidirectional
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         directions = 2 if bidirectional else 1
         widths = [input_size] + [hidden_size * directions] * (num_layers - 1)
         cells = [_ResetFirstCell(width, hidden_size) for width in widths for _ in range(directions)]

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from atento.layers.dropout import Dropout
+
 __all__ = ["DropPath", "PostNorm", "PreNorm"]
 
 
@@ -43,7 +45,7 @@ class PreNorm(nn.Module):
     def __init__(self, norm: nn.Module, *, dropout: float = 0.0, drop_path: float = 0.0) -> None:
         super().__init__()
         self.norm = norm
-        self.drop = nn.Sequential(nn.Dropout(dropout), DropPath(drop_path))
+        self.drop = nn.Sequential(Dropout(dropout), DropPath(drop_path))
 
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         dropped: Tensor = self.drop(f(self.norm(x)))
@@ -59,7 +61,7 @@ class PostNorm(nn.Module):
     def __init__(self, norm: nn.Module, *, dropout: float = 0.0, drop_path: float = 0.0) -> None:
         super().__init__()
         self.norm = norm
-        self.drop = nn.Sequential(nn.Dropout(dropout), DropPath(drop_path))
+        self.drop = nn.Sequential(Dropout(dropout), DropPath(drop_path))
 
     def forward(self, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
         out: Tensor = self.norm(x + self.drop(f(x)))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from atento.core.compose import Mask
 from atento.core.tables import Padding
 from atento.layers.attention import KeysValues
+from atento.layers.dropout import Dropout
 from atento.layers.embedding import TokenEmbedding
 from atento.layers.lookback import Bahdanau, FixedContext, Luong, Reached, Source
 from atento.layers.recurrent import Recurrent, State
@@ -77,7 +78,7 @@ class RecurrentEncoderDecoder(nn.Module):
         self.source_embedding = source_embedding
         self.encoder, self.decoder = encoder, decoder
         self.context = context
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.aligned: str | None = None if decoder.lookback is None else "decoder.lookback"
 
     def forward(self, source: Tensor, target: Tensor, lengths: Tensor | None = None) -> Tensor:

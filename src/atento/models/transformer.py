@@ -11,6 +11,7 @@ from atento.core.positions import Positions
 from atento.errors import UserError
 from atento.layers.attention import Attention, KeysValues
 from atento.layers.block import Block
+from atento.layers.dropout import Dropout
 from atento.layers.embedding import TokenEmbedding
 from atento.layers.fixed import Fixed
 from atento.layers.positions import Learned
@@ -40,7 +41,7 @@ class Stack(nn.Module):
         self.context = context
         self.mask = Fixed(mask)
         self.positions = positions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(blocks)
         self.norm = norm
 

@@ -171,6 +171,11 @@ class _Loop:
         return cls(task, config, folder, progress, held, average, total, watch, state, seconds, now)
 
     @cached_property
+    def parameters(self) -> list[Tensor]:
+        """The model's, in order."""
+        return list(self.task.model.parameters())
+
+    @cached_property
     def still(self) -> StillStep | None:
         """The step as it is captured; None where none is."""
         if self.state.execution != "graph" or not draws(self.task):
@@ -184,7 +189,8 @@ class _Loop:
         return tired or self.state.step >= self.config.steps
 
     def step(self) -> None:
-        self.task.model.train()
+        if not self.task.model.training:  # of every module, which takes longer than to ask
+            self.task.model.train()
         set_rates(self.held, self.state.step, self.config)
         first_number = self.state.step * self.config.accumulate
         numbers = range(first_number, first_number + self.config.accumulate)
@@ -203,7 +209,7 @@ class _Loop:
 
     def update(self, losses: Sequence[Callable[[], Tensor]]) -> tuple[Tensor, Tensor]:
         """Moves the weights by the mean of these losses; returns it, and its gradient's norm."""
-        parameters = list(self.task.model.parameters())
+        parameters = self.parameters
         loss = self.backward(losses)
         norm = get_total_norm([p.grad for p in parameters if p.grad is not None])
         if self.config.clip:
