@@ -6,7 +6,7 @@ PYTHON  ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do 
 VENV    := .venv
 BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.installed
-EXTRAS  := dev,samples
+EXTRAS  := dev,samples,metrics
 CHECKED := $(wildcard src tests bench)
 
 .DEFAULT_GOAL := help

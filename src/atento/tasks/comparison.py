@@ -52,6 +52,8 @@ class Member:
 
     @property
     def tokens_each_step(self) -> int:
+        if told := self.data.get("target_tokens_each_step"):  # of pairs, on average
+            return round(float(told) * self.recipe.train.accumulate)
         return self.recipe.train.batch * self.recipe.train.accumulate * self.recipe.model.context
 
     @property
