@@ -1,18 +1,14 @@
 """The recipes of the lectures' chain: each can be built and learnt from, each link a word apart."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-import atento
 from atento.data.pair_corpus import TokenPairs
-from atento.models.beam import Beam
 from atento.models.build import build
 from atento.tasks.recipe import Recipe, named_recipes
-from atento.tasks.translating import translated
 from atento.tasks.translation import pair_loss
 
 NAMES = [name for name in named_recipes() if Recipe.read(name).task == "translation"]
