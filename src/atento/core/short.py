@@ -38,9 +38,10 @@ def refusal(call: Call) -> str | None:
     return None
 
 
-def pays(q: Tensor, k: Tensor) -> bool:
-    """Whether training is faster here than in torch's tiles, on a CPU."""
-    return q.shape[-2] * k.shape[-2] <= SHORT
+def pays(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether these learn, and do so faster here than in torch's tiles; on a CPU."""
+    learns = q.requires_grad or k.requires_grad or v.requires_grad
+    return learns and torch.is_grad_enabled() and q.shape[-2] * k.shape[-2] <= SHORT
 
 
 def held(call: Call) -> int:
