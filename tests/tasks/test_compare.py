@@ -113,6 +113,8 @@ def test_what_is_trained_is_not_trained_again(
     assert "step " not in said
     with pytest.raises(UserError, match=r"--train\.rate must stay 0\.01"):
         compare(*recipes, seeds=2, out=made.folder, **options | {"rate": 0.5})
+    with pytest.raises(UserError, match="got one run, whose seed is what it is"):
+        compare(made.folder / "text-5", seeds=2, quiet=True)
 
 
 def test_an_interrupted_comparison_goes_on_where_it_stopped(

@@ -38,10 +38,8 @@ def compare(
     """
     if not 1 <= seeds <= MOST:
         raise UserError(f"seeds must be between 1 and {MOST}; got {seeds}.")
-    if len(recipes) + seeds < 3 or not recipes:
-        raise UserError(
-            f"compare needs two or more recipes or runs, or several --seeds; got {len(recipes)}."
-        )
+    if not recipes:
+        raise UserError("compare needs two or more recipes or runs, or several --seeds; got none.")
     given = {find_option(name).dotted: value for name, value in options.items()}
     home = next_folder("compare") if out is None else Path(out).expanduser()
     plans = _plans(recipes, seeds, given, home)
@@ -143,6 +141,11 @@ def _free(name: str, plans: list[_Plan]) -> str:
 
 def _check(plans: list[_Plan], home: Path) -> None:
     """What would come out wrong, before anything is trained."""
+    if sum(len(plan.folders) for plan in plans) < 2:
+        raise UserError(
+            "compare needs two or more recipes or runs, or a recipe with several --seeds; got one "
+            f"{'recipe' if plans[0].wanted else 'run, whose seed is what it is'}."
+        )
     sources = {p.name: located(p.wanted.task, p.wanted.data).source for p in plans if p.wanted}
     if len(set(sources.values())) > 1:
         said = ", ".join(f"{name} {source!r}" for name, source in sources.items())
