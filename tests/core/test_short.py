@@ -58,18 +58,20 @@ def test_half_types_are_as_close_as_their_rounding(dtype: torch.dtype) -> None:
     assert (found.float() - exact).abs().max() < 4 * torch.finfo(dtype).eps * exact.abs().max()
 
 
-@pytest.mark.parametrize("p", [0.0, 0.2])
-def test_auto_takes_it_for_training_on_short_rows_alone(p: float) -> None:
-    q, k, _ = inputs()
+@pytest.mark.parametrize(("dtype", "p"), [(torch.bfloat16, 0.0), (torch.float32, 0.2)])
+def test_auto_takes_it_for_training_on_short_rows_alone(dtype: torch.dtype, p: float) -> None:
+    q, k, _ = inputs(dtype=dtype)
     assert explain(q, k, k, mask=Causal(), dropout=p).path == "short"
     with torch.no_grad():
         assert explain(q, k, k, mask=Causal(), dropout=p).path == "sdpa"
-    x = torch.empty(1, 1, short.SHORT, 2, requires_grad=True)
+    x = torch.empty(1, 1, short.SHORT, 2, dtype=dtype, requires_grad=True)
     assert explain(x, x, x, mask=Causal(), dropout=p).path != "short"
+    q, k, _ = inputs(dtype=torch.float32)
+    assert explain(q, k, k, mask=Causal()).path == "sdpa"
 
 
 def test_the_fast_way_through_the_door_leaves_short_rows_to_it() -> None:
-    q, k, v = (x.detach().expand(B, H, Q, D).clone().requires_grad_() for x in inputs()[:1] * 3)
+    q, k, v = (inputs(dtype=torch.bfloat16)[0] for _ in range(3))
     out = attend(q, k, v, mask=Causal())
     assert out.grad_fn is not None
     assert "Short" in _names(out)

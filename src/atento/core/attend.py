@@ -57,7 +57,7 @@ def attend(  # long: the design fixes these arguments
         try:
             in_order = q.stride(-1) == k.stride(-1) == v.stride(-1) == 1
             alike = in_order and q.shape == k.shape == v.shape and q.is_cpu and q.dim() == 4
-            if alike and not short.pays(q, k, v):
+            if alike and not short.pays(q, k, v, 0.0):
                 return scaled_dot_product_attention(q, k, v, is_causal=mask is not None)
         except (AttributeError, IndexError, RuntimeError, TypeError):
             pass

@@ -127,7 +127,7 @@ def _fits(path: Path, call: Call) -> bool:
 
 
 def _preferences(call: Call) -> list[tuple[str, str]]:
-    learns = call.q.is_cpu and short.pays(call.q, call.k, call.v)
+    learns = call.q.is_cpu and short.pays(call.q, call.k, call.v, call.dropout)
     if learns and neighbours.refusal(call) is not None:
         return [("short", "rows are short, and learn fastest all at once"), *_usual(call)]
     return _usual(call)

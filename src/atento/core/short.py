@@ -1,7 +1,7 @@
 """The path for training on short sequences: every score at once, with a backward of its own.
 
-Where a row has few keys, torch's kernel spends its time on starting tiles: forward and backward of
-[64, 2, 16, 64] in bfloat16 take several times as long there as here.
+Where a row has few keys, torch's kernel spends its time on starting tiles in half types; with
+dropout it takes its plain one. In float32 without dropout nothing is gained, and it is not chosen.
 Claim: bench/records/step_cpu.json
 """
 
@@ -38,10 +38,12 @@ def refusal(call: Call) -> str | None:
     return None
 
 
-def pays(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether these learn, and do so faster here than in torch's tiles; on a CPU."""
+def pays(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> bool:
+    """Whether these learn, and do so faster here than in torch's kernels; on a CPU."""
+    few = q.shape[-2] * k.shape[-2] <= SHORT
     learns = q.requires_grad or k.requires_grad or v.requires_grad
-    return learns and torch.is_grad_enabled() and q.shape[-2] * k.shape[-2] <= SHORT
+    dearer = dropout > 0 or q.dtype.itemsize == 2  # for torch
+    return learns and few and dearer and torch.is_grad_enabled()
 
 
 def held(call: Call) -> int:
