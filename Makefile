@@ -17,7 +17,7 @@ help: ## this list
 
 install: $(STAMP) ## make .venv with atento in it, from the pins of constraints.txt
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt Makefile
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  found="$$("$(PYTHON)" --version 2>/dev/null | head -n 1)"; \
 	  echo "PYTHON must be Python 3.11 or newer; found $${found:-none}." \
